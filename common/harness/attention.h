@@ -1,0 +1,62 @@
+// One attention problem on the device: what every step of every chapter gets.
+#ifndef ATTENTION_H
+#define ATTENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { DTYPE_FP32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8 } Dtype;
+
+// Tensors are contiguous, (batch, seqlen, heads, head_dim), element type `dtype`; lse is fp32
+// (batch, heads, seqlen_q), the natural logarithm of the sum of exp of the scaled scores, -inf for
+// rows that see no key (their o is 0). Query head h reads K/V head h / (heads / kv_heads).
+// Masks are aligned to the bottom right: row i sees column j when
+//     i + seqlen_k - seqlen_q - window_left <= j <= i + seqlen_k - seqlen_q + window_right,
+// a negative window side meaning unlimited; causal is window_right = 0.
+typedef struct {
+    Dtype dtype;
+    int batch, heads, kv_heads;
+    int64_t seqlen_q, seqlen_k;
+    int head_dim;         // of the buffers, and of the kernel variant: 64, 128, …
+    float softmax_scale;  // from the true head_dim, 1/sqrt(d), unless --scale says otherwise
+    float softcap;        // 0 = none; else score = softcap * tanh(score / softcap)
+    int64_t window_left, window_right; // -1 = unlimited; causal has window_right = 0
+    const void *q, *k, *v;
+    void *o;
+    float *lse;
+    // backward
+    const void *dout;
+    void *dq, *dk, *dv;
+    bool deterministic;
+    // scratch memory beyond inputs and outputs, as much as the step asked for
+    void *workspace;
+    cudaStream_t stream;
+} Attention;
+
+// A step of a chapter. Functions launch kernels on a->stream and return the launch's error.
+typedef struct {
+    int chapter;
+    const char *name; // as in design.md: "two-pass"
+    const char *idea; // one line for --list
+    bool exhibit;     // wrong by design: runs only when named, never counts
+    // NULL if the step can do this problem; else one sentence that says what it can't and which
+    // chapter or option can. Never launches anything.
+    const char *(*refuses)(const Attention *a, bool backward);
+    size_t (*forward_workspace)(const Attention *a); // bytes
+    cudaError_t (*forward)(const Attention *a);
+    size_t (*backward_workspace)(const Attention *a); // NULL: no backward
+    cudaError_t (*backward)(const Attention *a); // runs after forward, same workspace kept
+} Step;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

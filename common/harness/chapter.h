@@ -1,0 +1,31 @@
+// A chapter: its table of steps and its default problems. Each 0N_…/chapter.c defines `chapter`.
+#ifndef CHAPTER_H
+#define CHAPTER_H
+
+#include "harness/attention.h"
+
+typedef struct {
+    int batch, heads, kv_heads;
+    int64_t seqlen_q, seqlen_k;
+    int head_dim;
+    Dtype dtype;
+    bool causal;
+    int sample; // SMs simulated on softgpu; 0 = all
+} DefaultProblem;
+
+typedef struct {
+    int number;          // 3
+    const char *folder;  // "03_online_softmax"
+    const char *title;   // "online softmax"
+    const char *gpu;     // softgpu models this one unless --gpu says otherwise
+    int min_capability;  // 80, 90, 100: a real GPU older than this can't run it
+    bool arch_specific;  // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
+    bool has_backward, default_backward;
+    const Step *const *steps; // naive first, then the chapter before's last step, then its own
+    int step_count;
+    DefaultProblem check, timing;
+} Chapter;
+
+extern const Chapter chapter;
+
+#endif

@@ -1,0 +1,100 @@
+// The table of instruction forms: every form that softgpu knows is declared once, beside its
+// handler, in one of the execute/*.c files; ptx/table.c gathers the tables and matches
+// instructions against them.
+//
+// A form's `modifiers` is a set, written as groups separated by spaces:
+//
+//     "rn|rz|rm|rp? ftz? sat? f32"
+//
+// Each group is a list of alternatives; `?` makes it optional. An instruction matches when every
+// group without `?` has exactly one of its alternatives among the instruction's modifiers, every
+// other group at most one, and no modifier is left over. The order in which the program wrote them
+// doesn't matter (real programs write several). A modifier that stands twice (cvt.f32.f32) is given
+// to two groups, from left to right in the order written: so types in cvt and mma forms are groups
+// of their own. The chosen alternative of group g, counted from 1, 0 for none, is choice[g]
+// (groups from the sixth on are only seen by a `lower` hook).
+//
+// `operands` lists the operands in the order written, separated by spaces:
+//
+//     d32 a32 b32     rows of 32 bits into Insn.d, .a, .b       widths: p 16 32 64 128
+//     d32|p           optional second destination (d|p): into Insn.e
+//     a32 of a source may be an immediate, a symbol's address or a special register
+//     m               [base + offset]: base row into Insn.a, offset into Insn.imm
+//     v               a vector {…} or a single register: rows into Insn.rows (destinations and
+//                     sources of ld/st: any width at least the type's)
+//     i               an integer immediate into Insn.imm
+//     ?               after an operand: it may be missing (its field is ROW_NONE)
+//
+// Forms that need more name a `lower` hook, which gets the instruction and does it all.
+#ifndef SOFTGPU_FORM_H
+#define SOFTGPU_FORM_H
+
+#include "softgpu/machine/code.h"
+
+typedef struct Lowering Lowering; // private to ptx/lower.c; hooks use the functions below
+typedef struct Form Form;
+
+typedef struct {
+    const PtxInstruction *ptx;
+    const Form *form;
+    uint8_t choice[16]; // per modifier group
+} Match;
+
+// Fills `i` (zeroed; d…e, guard = ROW_NONE; guard, index, pipe, flags, choice already set).
+// Returns NULL, or why this instruction is refused: it then traps with that text when reached.
+typedef const char *LowerHook(Lowering *l, const Match *m, Insn *i);
+
+struct Form {
+    const char *name;      // "add"
+    const char *modifiers; // set, as above
+    const char *operands;
+    Handler *run;          // NULL only with a hook that sets Insn.run
+    Pipe pipe;
+    uint8_t flops;
+    uint8_t flags;         // INSN_ALIGNED, INSN_POLL
+    LowerHook *lower;      // NULL: by `operands`
+};
+
+// The tables, each ended by a form without a name.
+extern const Form integer_forms[], float_forms[], half_forms[], compare_forms[], convert_forms[],
+    move_forms[], memory_forms[], atomic_forms[], barrier_forms[], warp_forms[], control_forms[];
+
+// ---- for lower hooks
+
+// Width in bits of a register operand: 1 (predicate), 16, 32, 64, 128; 0 if it is no register.
+int operand_width(Lowering *l, const PtxOperand *o);
+// Row of an operand read as `width` bits: a register of that width (or wider if `wider` allows, as
+// in ld/st/cvt), an immediate (made a constant row; floats are converted to the width), a symbol's
+// address, or a special register. ROW_NONE and an explanation in *why if it can't be.
+Row source_row(Lowering *l, const PtxOperand *o, int width, const char **why);
+// Row of a destination register; a sink gets a scratch row.
+Row destination_row(Lowering *l, const PtxOperand *o, int width, const char **why);
+// Base row and offset of an address operand. Registers of 32 or 64 bits, symbols and immediates;
+// sets INSN_WIDE_BASE in i->flags, i->a and i->imm.
+const char *address_operand(Lowering *l, const PtxOperand *o, Insn *i);
+// A constant row: `value` in all 32 lanes. width 1, 16, 32, 64.
+Row constant_row(Lowering *l, uint64_t value, int width);
+// Memory that lives as long as the kernel.
+void *kernel_alloc(Lowering *l, size_t size);
+// Address of a variable in its own space (shared: absolute shared address; param of the entry:
+// byte offset in the parameter block; local: byte offset in the thread's frame; global, const:
+// device address). For .param variables of calls and functions, use param_storage.
+bool symbol_address(Lowering *l, const PtxOperand *o, uint64_t *address, Space *space);
+// .param storage of the current function (not of an entry): frame offset and lane stride.
+bool param_storage(Lowering *l, const PtxOperand *address, uint32_t *offset, uint32_t *stride);
+// Instruction `target` (index in the current function) as code, once all is lowered: the pointer is
+// stored at *slot at the end.
+void code_reference(Lowering *l, int target, const Insn **slot);
+// The join point of the branch being lowered, stored at *slot at the end; NULL if there is none.
+void join_reference(Lowering *l, const Insn **slot);
+// The function being called: adds it to the kernel if it is new. `name` resolves across modules.
+const CodeFunction *callee(Lowering *l, const PtxOperand *o, const char **why);
+// Lowers every function whose address is taken (for indirect calls) and their frames.
+void callee_any(Lowering *l);
+// Does the current function belong to an entry (so that .param is the kernel's parameter block)?
+bool in_entry(Lowering *l);
+
+// Finds the form of an instruction; NULL and a reason ("no form of 'x' takes .y") if there is none.
+const Form *form_match(const PtxInstruction *p, Match *m, char *why, size_t why_size);
+
+#endif

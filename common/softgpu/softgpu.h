@@ -1,0 +1,45 @@
+// What softgpu's libcudart offers beside the CUDA runtime API. A program never links these: it asks
+// the loader for them (dlsym) and finds nothing where a real runtime answers.
+#ifndef SOFTGPU_H
+#define SOFTGPU_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Sums over the kernels (and copies) since softgpu_stats_reset.
+typedef struct {
+    double time_us;         // modelled
+    double hbm_read_bytes, hbm_write_bytes, l2_read_bytes;
+    double flops;           // all units
+    double thread_instructions, warp_instructions;
+    double host_seconds;    // emulation itself
+    double shared_wavefronts, shared_ideal_wavefronts;
+    double busy[12];        // fraction of the time that each pipe (machine/code.h) was busy
+    double hbm_busy, l2_busy, shared_busy;
+    uint64_t kernels;
+    int sms_simulated, sms_total;
+    int findings;           // errors reported
+} SoftgpuStats;
+
+typedef struct {
+    // Sets an option by its long name without dashes ("schedule", "sample", "check", "async", …), as
+    // the environment does; takes effect at the next launch. Returns 0, or -1 if it can't be
+    // changed any more or the value is bad. "gpu" and "sms" only before the first CUDA call.
+    int (*set)(const char *name, const char *value);
+    void (*stats_reset)(void);
+    void (*stats)(SoftgpuStats *stats);
+    // The modelled GPU: "h100", and its full name.
+    const char *(*gpu_name)(void);
+    const char *(*gpu_full_name)(void);
+    double (*clock_ghz)(void);
+    // Findings since the last call as a JSON array; owned by softgpu, valid until the next call.
+    const char *(*findings_json)(void);
+    const char *(*time_kind)(void); // "roofline" or "modelled"
+    // Clears the sticky error that a finding left, so that the next step can run.
+    void (*reset_device)(void);
+} SoftgpuInterface;
+
+// Symbol name: "softgpu_interface"; type: const SoftgpuInterface *(*)(void).
+#define SOFTGPU_INTERFACE_SYMBOL "softgpu_interface"
+
+#endif

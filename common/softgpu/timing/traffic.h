@@ -1,0 +1,45 @@
+// Memory traffic: what a warp's access costs in wavefronts, cache lines and bytes. Called by the
+// handlers of loads, stores and atomics; does nothing when timing is off.
+#ifndef SOFTGPU_TRAFFIC_H
+#define SOFTGPU_TRAFFIC_H
+
+#include "softgpu/machine/machine.h"
+
+typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC } TrafficKind;
+
+// An access of `size` bytes (1…32) per lane of `mask` to global memory. `bypass_l1`: volatile,
+// acquire, .cg and the like.
+void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size, uint32_t mask,
+                    TrafficKind kind, bool bypass_l1);
+// An access of `size` bytes (1…16) per lane to shared memory; counts wavefronts (bank conflicts).
+void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
+                    uint32_t mask, TrafficKind kind);
+// Local memory is global memory, interleaved so that equal offsets of a warp's lanes are adjacent.
+void traffic_local(Warp *w, const Insn *i, const uint32_t offset[32], unsigned size, uint32_t mask,
+                   TrafficKind kind);
+
+// Counters of one host thread; summed at the end of a launch (sums don't depend on the order).
+typedef struct Counters {
+    uint64_t *executed; // per instruction of the kernel: warps
+    uint64_t *lanes;    // per instruction: threads
+    uint64_t shared_wavefronts, shared_ideal;
+    uint64_t l1_hits, l1_misses; // sectors
+} Counters;
+
+// ---- caches (timing/cache.c): real tags, 128-byte lines of four 32-byte sectors, LRU in a set.
+typedef struct Cache Cache;
+typedef struct {
+    uint64_t read_bytes, write_bytes; // to and from the next level
+} CacheTraffic;
+
+Cache *cache_new(uint64_t bytes, int ways);
+void cache_free(Cache *c);
+void cache_invalidate(Cache *c); // L1 between kernels: drops everything (it is write-through)
+// Write-back, write-allocate without fetch for full sectors: the L2. Returns what went to HBM.
+void cache_l2_access(Cache *c, uint64_t line, uint8_t sectors, uint8_t write, CacheTraffic *hbm);
+// Read-allocate: returns the sectors that missed.
+uint8_t cache_l1_read(Cache *c, uint64_t line, uint8_t sectors);
+// Write-through, no allocate.
+void cache_l1_write(Cache *c, uint64_t line, uint8_t sectors);
+
+#endif
