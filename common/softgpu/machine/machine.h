@@ -88,6 +88,7 @@ struct Warp {
     const Insn *pc;
     uint32_t active;          // lanes of the running group
     uint32_t live;            // lanes that exist and have not exited
+    uint32_t carry;           // condition code of add.cc and its kin: a bit per lane
     int current;              // index of the running group in groups
     int group_count;
     Group *groups;            // capacity 32; groups[0] is all there is while the warp is together

@@ -41,6 +41,7 @@ unsigned type_size(Type type);
 // One frame of a source position. `inlined_at` leads outwards, from the innermost inlined function
 // to the function of the kernel itself.
 typedef struct PtxLocation PtxLocation;
+// Each PTX line has records of its own: compare file and line, not pointers.
 struct PtxLocation {
     const char *file;     // path as nvcc wrote it, or NULL where the program has no -lineinfo
     const char *function; // mangled name of the inlined function, or NULL
@@ -85,6 +86,11 @@ struct PtxOperand {
     PtxOperand *elements;
 };
 enum { PAIR_SINK = -2 };
+
+// Operands stand as they were written. So a call has: an optional LIST of results; the callee, a
+// SYMBOL or a REGISTER; an optional LIST of arguments; for indirect calls a SYMBOL that names the
+// .callprototype (see `prototype`) or .calltargets. brx.idx has its index and a LABEL (target -1)
+// that names the .branchtargets; see `branch_targets`.
 
 struct PtxInstruction {
     const char *opcode;        // first part: "ld". Interned: compare pointers or strcmp
@@ -173,6 +179,8 @@ typedef struct {
     uint32_t line;
     char message[240];
 } PtxError;
+
+// The functions below change the module, so one thread at a time may use a module.
 
 // Indexes a module's text (copied). NULL and *error on malformed text.
 PtxModule *ptx_index(const char *text, size_t length, PtxError *error);
