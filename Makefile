@@ -1,48 +1,179 @@
 # FlashAttention, chapter by chapter. `make` prints the targets; README.md says the rest.
 
 BUILD := build
-CC ?= gcc
-OPT ?= -O3 -march=native
+CC := gcc
+OPT := -O2 -march=native
+# What runs for every instruction is worth the vectoriser's best.
+HOT := common/softgpu/execute/% common/softgpu/check/% common/softgpu/machine/% common/softgpu/timing/% \
+    common/harness/reference% common/harness/model%
+FAST := -O3
 CFLAGS := -std=gnu11 $(OPT) -g -Wall -Wextra -Werror -Icommon -pthread -fPIC -MMD -MP
-SHELL := /bin/sh
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
+.PHONY: help softgpu test test-long test-sanitized bench-softgpu format clean lessons setup-compiler
 
-CHAPTERS := $(sort $(wildcard 0[1-9]_*))
+# ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
-TOOLKIT = $(abspath $(dir $(NVCC))..)
-CUDA_INCLUDE = -isystem $(firstword $(wildcard $(TOOLKIT)/targets/x86_64-linux/include) $(TOOLKIT)/include)
+TOOLKIT := $(patsubst %/bin/nvcc,%,$(NVCC))
+# Not -isystem: with a toolkit that is still to be installed the folder appears later.
+CUDA_INCLUDE := -isystem $(if $(wildcard $(TOOLKIT)/targets/x86_64-linux/include),$(TOOLKIT)/targets/x86_64-linux/include,$(TOOLKIT)/include)
 
-# head_dims to build: a list, or "all"
-HEAD_DIMS ?= 64 128
+# ---- what is built: head_dims (a list, or "all"), and which chapters' kernels a chapter links
+
+HEAD_DIMS := 64 128
+ALL_HEAD_DIMS := 64 96 128 192 256
 ifeq ($(HEAD_DIMS),all)
-override HEAD_DIMS := 64 96 128 192 256
+override HEAD_DIMS := $(ALL_HEAD_DIMS)
+endif
+comma := ,
+ASKED := $(subst $(comma), ,$(HEAD_DIMS))
+WANTED := $(filter $(ASKED),$(ALL_HEAD_DIMS))
+ifneq ($(filter-out $(ALL_HEAD_DIMS),$(ASKED))$(if $(WANTED),,none),)
+$(error HEAD_DIMS="$(HEAD_DIMS)": choose from $(ALL_HEAD_DIMS), or "all")
 endif
 empty :=
-space := $(empty) $(empty)
-VARIANT := d$(subst $(space),-,$(strip $(HEAD_DIMS)))
-BUILT := $(foreach d,$(HEAD_DIMS),-DBUILT_$(d)=1)
+VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
+BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-# ---- what a chapter is built from: its own kernels, and those of the chapters it compares with
+CHAPTERS := 1 2 3
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
+FOLDER_1 := 01_naive
+FOLDER_2 := 02_tiled
+FOLDER_3 := 03_online_softmax
+
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
 GENCODE_02_tiled := $(PORTABLE)
 GENCODE_03_online_softmax := $(PORTABLE)
 
-NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon -I. $(BUILT) \
-    -Werror all-warnings -Xptxas -warn-spills,-Werror -Xcompiler -fPIC,-Wall
+NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
+    -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror -Xcompiler -fPIC,-Wall
+
+objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
+kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$(1))))
+
+# ---- help
+
+help:
+	@echo "make chapter-N        builds chapter N (1-3 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
+	@echo "make test             builds everything and runs the tests (under 15 minutes)"
+	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
+	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
+	@echo "make lessons          runs the chapters and writes their numbers and pictures into the lessons"
+	@echo "make format           clang-format over all sources"
+	@echo "make clean            removes build/, results/ and ./run"
+	@echo
+	@echo "nvcc:       $$(if [ -x '$(NVCC)' ]; then echo '$(NVCC)'; else echo 'none yet; installed into $(BUILD)/toolkit when first needed'; fi)"
+	@echo "GPU:        $$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | grep . || echo 'none found; softgpu is used')"
+	@echo "matplotlib: $$(python3 -c 'import matplotlib; print(matplotlib.__version__)' 2>/dev/null || $(BUILD)/venv/bin/python -c 'import matplotlib; print(matplotlib.__version__, "in $(BUILD)/venv")' 2>/dev/null || echo 'none yet; installed into $(BUILD)/venv when first needed')"
+	@echo "check:      $$(pkg-config --modversion check 2>/dev/null || echo 'none yet; installed for make test')"
+
+# ---- set-up
+
+# nvcc needs a C++ compiler for the host side.
+$(BUILD)/.compiler:
+	@command -v g++ >/dev/null 2>&1 || sh common/setup/system_package.sh "a C++ compiler (nvcc needs one)" g++
+	@mkdir -p $(BUILD) && touch $@
+
+$(BUILD)/toolkit/nvidia/cu13/bin/nvcc:
+	@sh common/setup/toolkit.sh $(BUILD)
+
+# ---- C
+
+$(BUILD)/obj/common/softgpu/api/%.o: common/softgpu/api/%.c | $(NVCC)
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(CUDA_INCLUDE) -c $< -o $@
+
+$(BUILD)/obj/common/harness/%.o: common/harness/%.c | $(NVCC)
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(if $(filter $(HOT),$<),$(FAST)) $(CUDA_INCLUDE) -DTOOLKIT_LIBRARIES='"$(abspath $(TOOLKIT))"' -c $< -o $@
+
+$(BUILD)/obj/0%.o: 0%.c | $(NVCC)
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(CUDA_INCLUDE) -c $< -o $@
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(if $(filter $(HOT),$<),$(FAST)) -c $< -o $@
 
 # ---- softgpu
 
 SOFTGPU := $(BUILD)/softgpu
-SOFTGPU_CORE := $(filter-out common/softgpu/api/%, $(wildcard common/softgpu/*.c common/softgpu/*/*.c))
-SOFTGPU_API := $(filter-out %/launcher.c %/libcuda.c, $(wildcard common/softgpu/api/*.c))
-HARNESS := $(wildcard common/harness/*.c)
-objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-CORE_OBJECTS := $(call objects,$(SOFTGPU_CORE))
-API_OBJECTS := $(call objects,$(SOFTGPU_API))
+API_EXTRA := common/softgpu/api/launcher.c common/softgpu/api/driver_stub.c
+CORE := $(filter-out common/softgpu/api/%,$(wildcard common/softgpu/*.c common/softgpu/*/*.c))
+API := $(filter-out $(API_EXTRA),$(wildcard common/softgpu/api/*.c))
+CORE_OBJECTS := $(call objects,$(CORE))
+API_OBJECTS := $(call objects,$(API))
+
+softgpu: $(SOFTGPU)/softgpu $(SOFTGPU)/lib/libcudart.so $(SOFTGPU)/lib/libcuda.so
+
+$(SOFTGPU)/lib/libcudart.so.13: $(CORE_OBJECTS) $(API_OBJECTS) common/softgpu/api/exports.map
+	@mkdir -p $(@D)
+	@echo "  link    $@"
+	@$(CC) $(OPT) -g -shared -pthread -Wl,-soname,libcudart.so.13 \
+	    -Wl,--version-script=common/softgpu/api/exports.map -Wl,-z,defs \
+	    $(CORE_OBJECTS) $(API_OBJECTS) -o $@ -ldl -lm
+
+$(SOFTGPU)/lib/libcuda.so.1: $(BUILD)/obj/common/softgpu/api/driver_stub.o $(SOFTGPU)/lib/libcudart.so.13
+	@echo "  link    $@"
+	@$(CC) -shared -Wl,-soname,libcuda.so.1 -Wl,--no-as-needed $< -o $@ \
+	    $(SOFTGPU)/lib/libcudart.so.13 -Wl,--disable-new-dtags,-rpath,'$$ORIGIN'
+
+$(SOFTGPU)/lib/libcudart.so: $(SOFTGPU)/lib/libcudart.so.13
+	@ln -sf libcudart.so.13 $@
+
+$(SOFTGPU)/lib/libcuda.so: $(SOFTGPU)/lib/libcuda.so.1
+	@ln -sf libcuda.so.1 $@
+
+$(SOFTGPU)/softgpu: $(BUILD)/obj/common/softgpu/api/launcher.o $(SOFTGPU)/lib/libcudart.so.13
+	@echo "  link    $@"
+	@$(CC) $< -o $@
+
+# ---- chapters
+
+# The kernels' PTX and machine code. One rule for all variants: the folder names them.
+$(BUILD)/$(VARIANT)/%.o: %.cu | $(NVCC) $(BUILD)/.compiler
+	@mkdir -p $(@D)
+	@echo "  nvcc    $<"
+	@$(NVCC) $(NVCCFLAGS) $(GENCODE_$(firstword $(subst /, ,$*))) -MMD -MF $(@:.o=.d) -c $< -o $@
+
+HARNESS_OBJECTS := $(call objects,$(filter-out %/built.c,$(wildcard common/harness/*.c)))
+
+$(BUILD)/$(VARIANT)/built.o: common/harness/built.c
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(BUILT) -c $< -o $@
+
+define chapter_rules
+$(BUILD)/$(VARIANT)/chapter-$(1)/run: $(call kernels,$(USES_$(1))) $(HARNESS_OBJECTS) \
+        $(BUILD)/$(VARIANT)/built.o $(BUILD)/obj/$(FOLDER_$(1))/chapter.o | $(SOFTGPU)/lib/libcudart.so
+	@mkdir -p $$(@D)
+	@echo "  link    $@"
+	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
+	    -Wl,--disable-new-dtags,-rpath,'$$$$ORIGIN/../../softgpu/lib'
+
+.PHONY: chapter-$(1)
+chapter-$(1): softgpu $(BUILD)/$(VARIANT)/chapter-$(1)/run
+	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
+	@ln -sfn $(BUILD)/$(VARIANT)/chapter-$(1)/run run
+	@echo "chapter $(1) is built for head_dim $(WANTED): ./run"
+endef
+$(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
+
+format:
+	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }
+	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')
+
+clean:
+	rm -rf $(BUILD) results run
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

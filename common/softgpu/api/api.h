@@ -32,10 +32,10 @@ typedef struct Module Module;
 // A kernel: what cudaKernel_t, cudaFunction_t, CUfunction and CUkernel point to.
 typedef struct ApiKernel {
     Module *module;
-    const char *name;        // mangled, as in the PTX
-    Kernel *code;            // lowered at the first use, or NULL
-    cudaError_t error;       // why that failed
-    uint32_t dynamic_limit;  // dynamic shared memory that the program has opted in to
+    const char *name;       // mangled, as in the PTX
+    Kernel *code;           // lowered at the first use, or NULL
+    cudaError_t error;      // why that failed
+    uint32_t dynamic_limit; // dynamic shared memory that the program has opted in to
     int carveout, cache_config, cluster_policy;
     bool non_portable_cluster, cluster_must_be_set;
     uint32_t required_cluster[3];
@@ -56,7 +56,7 @@ typedef enum { MODULE_NEW, MODULE_LOADED, MODULE_FAILED } ModuleState;
 struct Module {
     ModuleState state;
     cudaError_t error;
-    char message[400];      // why loading failed; printed once
+    char message[400]; // why loading failed; printed once
     bool told;
     const FatbinWrapper *wrapper; // registered by start-up code; or:
     void *image;                  // a copy of what cudaLibraryLoadData got
@@ -68,7 +68,10 @@ struct Module {
     int kernel_count;
     ApiVariable **variables;
     int variable_count;
-    struct RegisterCount { char *kernel; uint32_t registers; } *registers;
+    struct RegisterCount {
+        char *kernel;
+        uint32_t registers;
+    } * registers;
     int register_count;
 };
 
@@ -109,8 +112,7 @@ void api_unlock(ApiLock *lock);
 // For calls that fail while a kernel's fault stands.
 #define API_BEGIN()                                                                                \
     API_ENTER();                                                                                   \
-    if (api.sticky)                                                                                \
-    return api_result(api.sticky)
+    if (api.sticky) return api_result(api.sticky)
 
 // ---- errors
 
@@ -124,6 +126,8 @@ void api_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *api_error_name(int code, bool driver);
 const char *api_error_text(int code);
 void api_forget_error(void);
+cudaError_t api_keep_error(void);
+void api_restore_error(cudaError_t error);
 // Prints that a function is not implemented, and returns cudaErrorNotSupported.
 cudaError_t api_unsupported(const char *function);
 
@@ -184,7 +188,17 @@ void *launch_pack(const ApiKernel *kernel, void **arguments);
 cudaError_t launch_attributes(LaunchRequest *request, const cudaLaunchAttribute *attributes,
                               unsigned count);
 
+// ---- the device (device.c)
+
+// Frees memory, unloads modules, forgets a fault.
+void device_reset(void);
+// A driver function by its plain name, from softgpu's libcuda.so.1; NULL if there is none.
+void *driver_function(const char *name);
+
 // ---- memory (memory.c, copy.c)
+
+// Frees every allocation, for cudaDeviceReset.
+void memory_free_all(void);
 
 typedef enum { PLACE_HOST, PLACE_DEVICE, PLACE_MANAGED, PLACE_PINNED, PLACE_NOWHERE } Place;
 // Where an address lies. PLACE_NOWHERE: in device address space, but in no live allocation, or the
@@ -198,13 +212,15 @@ typedef struct {
     void *to;
     const void *from;
     size_t width, height, depth;
-    size_t to_pitch, from_pitch;   // bytes between rows
-    size_t to_slice, from_slice;   // bytes between planes
+    size_t to_pitch, from_pitch; // bytes between rows
+    size_t to_slice, from_slice; // bytes between planes
     enum cudaMemcpyKind kind;
 } Copy;
 cudaError_t copy_check(const char *call, const Copy *copy);
 void copy_now(const Copy *copy);
 // Checks and runs a copy, or records it when the stream is being captured.
+// A Copy from the parameters of cudaMemcpy3D; CUDA arrays are refused.
+cudaError_t copy_from_3d(const char *call, const struct cudaMemcpy3DParms *p, Copy *copy);
 cudaError_t copy_on_stream(const char *call, const Copy *copy, cudaStream_t stream);
 
 // A fill of depth × height rows of width elements.
@@ -220,6 +236,10 @@ cudaError_t fill_on_stream(const char *call, const Fill *fill, cudaStream_t stre
 // ---- streams and graphs (stream.c, graph.c, capture.c)
 
 typedef struct Capture Capture;
+typedef struct {
+    struct CUgraphNode_st **nodes;
+    int count;
+} NodeSet;
 struct CUstream_st {
     unsigned flags;
     int priority;
@@ -231,7 +251,7 @@ struct CUevent_st {
     bool recorded;
     double at_us;
     Capture *capture; // recorded in a stream that was being captured
-    int capture_node; // index of the node that it follows, -1 if none
+    NodeSet after;    // the nodes that it follows
 };
 
 // The stream record of a handle: legacy and per-thread default streams included. NULL if unknown.
@@ -254,17 +274,17 @@ struct CUgraphNode_st {
     struct CUgraph_st *graph;
     struct CUgraphNode_st **before; // the nodes that must run before this one
     int before_count;
-    struct CUgraphNode_st *origin;  // the node that this one was copied from (clone, instantiate)
-    LaunchRequest launch;           // NODE_KERNEL
+    struct CUgraphNode_st *origin; // the node that this one was copied from (clone, instantiate)
+    LaunchRequest launch;          // NODE_KERNEL
     void *parameters;
     size_t parameters_size;
-    Copy copy;                      // NODE_COPY
-    Fill fill;                      // NODE_FILL
-    cudaHostFn_t host;              // NODE_HOST
+    Copy copy;         // NODE_COPY
+    Fill fill;         // NODE_FILL
+    cudaHostFn_t host; // NODE_HOST
     void *host_data;
-    struct CUgraph_st *child;       // NODE_GRAPH
-    cudaEvent_t event;              // NODE_RECORD, NODE_WAIT
-    bool done;                      // while the graph runs
+    struct CUgraph_st *child; // NODE_GRAPH
+    cudaEvent_t event;        // NODE_RECORD, NODE_WAIT
+    bool done;                // while the graph runs
 };
 
 struct CUgraph_st {

@@ -14,8 +14,7 @@ typedef struct {
 } Span;
 
 static Span span(const uint8_t *elf, size_t size, uint64_t offset, uint64_t length) {
-    if (offset > size || length > size - offset)
-        return (Span){0};
+    if (offset > size || length > size - offset) return (Span){0};
     return (Span){elf + offset, length};
 }
 
@@ -45,8 +44,7 @@ bool cubin_registers(const uint8_t *elf, size_t size,
     for (int i = 0; i < header.e_shnum; i++) {
         memcpy(&section, table.bytes + i * sizeof section, sizeof section);
         const char *name = string_at(section_names, section.sh_name);
-        if (name == NULL)
-            continue;
+        if (name == NULL) continue;
         Span content = span(elf, size, section.sh_offset, section.sh_size);
         if (section.sh_type == SHT_SYMTAB && !strcmp(name, ".symtab"))
             symbols = content;
@@ -62,10 +60,8 @@ bool cubin_registers(const uint8_t *elf, size_t size,
         uint16_t length;
         memcpy(&length, info.bytes + at + 2, sizeof length);
         at += 4;
-        if (format != RECORD_SIZED)
-            continue; // the value is in `length` itself
-        if (length > info.size - at)
-            return false;
+        if (format != RECORD_SIZED) continue; // the value is in `length` itself
+        if (length > info.size - at) return false;
         if (attribute == ATTRIBUTE_REGISTERS && length >= 8) {
             uint32_t symbol_index, registers;
             memcpy(&symbol_index, info.bytes + at, 4);
@@ -74,8 +70,7 @@ bool cubin_registers(const uint8_t *elf, size_t size,
             if ((uint64_t)symbol_index * sizeof symbol + sizeof symbol <= symbols.size) {
                 memcpy(&symbol, symbols.bytes + symbol_index * sizeof symbol, sizeof symbol);
                 const char *name = string_at(strings, symbol.st_name);
-                if (name && *name)
-                    visit(context, name, registers);
+                if (name && *name) visit(context, name, registers);
             }
         }
         at += length;

@@ -6,7 +6,7 @@ static const struct {
     int code;
     const char *runtime_name, *driver_name, *text;
 } errors[] = {
-// clang-format off
+    // clang-format off
     {0, "cudaSuccess", "CUDA_SUCCESS", "no error"},
     {1, "cudaErrorInvalidValue", "CUDA_ERROR_INVALID_VALUE", "invalid argument"},
     {2, "cudaErrorMemoryAllocation", "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
@@ -195,22 +195,20 @@ static const struct {
     {916, NULL, "CUDA_ERROR_KEY_ROTATION", "key rotation"},
     {999, "cudaErrorUnknown", "CUDA_ERROR_UNKNOWN", "unknown error"},
     {10000, "cudaErrorApiFailureBase", NULL, "api failure base"},
-// clang-format on
+    // clang-format on
 };
 
 static _Thread_local cudaError_t last_error;
 
 cudaError_t api_result(cudaError_t error) {
-    if (error != cudaSuccess)
-        last_error = error;
+    if (error != cudaSuccess) last_error = error;
     return error;
 }
 
 // The driver's or the runtime's name of a code, or NULL.
 const char *api_error_name(int code, bool driver) {
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
-        if (errors[i].code != code)
-            continue;
+        if (errors[i].code != code) continue;
         const char *name = driver ? errors[i].driver_name : errors[i].runtime_name;
         return name ? name : driver ? errors[i].runtime_name : errors[i].driver_name;
     }
@@ -219,12 +217,21 @@ const char *api_error_name(int code, bool driver) {
 
 const char *api_error_text(int code) {
     for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
-        if (errors[i].code == code)
-            return errors[i].text;
+        if (errors[i].code == code) return errors[i].text;
     return NULL;
 }
 
-void api_forget_error(void) { last_error = cudaSuccess; }
+void api_forget_error(void) {
+    last_error = cudaSuccess;
+}
+
+cudaError_t api_keep_error(void) {
+    return last_error;
+}
+
+void api_restore_error(cudaError_t error) {
+    last_error = error;
+}
 
 EXPORT const char *cudaGetErrorName(cudaError_t error) {
     const char *name = api_error_name(error, false);
@@ -243,4 +250,6 @@ EXPORT cudaError_t cudaGetLastError(void) {
     return error ? error : api.sticky;
 }
 
-EXPORT cudaError_t cudaPeekAtLastError(void) { return last_error ? last_error : api.sticky; }
+EXPORT cudaError_t cudaPeekAtLastError(void) {
+    return last_error ? last_error : api.sticky;
+}

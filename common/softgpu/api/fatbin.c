@@ -21,8 +21,7 @@ enum {
 // More than any program's PTX: a bound for what a damaged file can make us allocate.
 #define UNPACKED_MAX ((size_t)1 << 31)
 
-static bool fail(FatbinError *error, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static bool fail(FatbinError *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 static bool fail(FatbinError *error, const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -57,13 +56,14 @@ static bool read_entry(const uint8_t *p, uint32_t header, uint64_t payload, Fatb
     *e = (FatbinEntry){
         .kind = (FatbinKind)load16(p),
         .sm = (int)load32(p + 0x1c),
-        .suffix = flags & FLAG_ARCH ? 'a' : flags & FLAG_FAMILY ? 'f' : 0,
+        .suffix = flags & FLAG_ARCH     ? 'a'
+                  : flags & FLAG_FAMILY ? 'f'
+                                        : 0,
         .payload = p + header,
         .payload_size = payload,
         .unpacked_size = payload,
     };
-    if (!(flags & (FLAG_LZ4 | FLAG_ZSTD)))
-        return true;
+    if (!(flags & (FLAG_LZ4 | FLAG_ZSTD))) return true;
     e->packing = flags & FLAG_ZSTD ? PACKED_ZSTD : PACKED_LZ4;
     if (packed > payload)
         return fail(error, "the fat binary is damaged: an entry's packed size is %u, it has %llu",
@@ -82,8 +82,10 @@ bool fatbin_read(const void *data, size_t limit, Fatbin *fatbin, FatbinError *er
     if (p == NULL || limit < HEADER_SIZE || load32(p) != FATBIN_MAGIC)
         return fail(error, "this is no fat binary (it doesn't start with 50 ed 55 ba)");
     if (load16(p + 4) != 1 || load16(p + 6) < HEADER_SIZE || load16(p + 6) > limit)
-        return fail(error, "fat binary of version %u: only version 1 is known (is the toolkit newer "
-                           "than 13.0?)", load16(p + 4));
+        return fail(error,
+                    "fat binary of version %u: only version 1 is known (is the toolkit newer "
+                    "than 13.0?)",
+                    load16(p + 4));
     uint32_t header = load16(p + 6);
     uint64_t size = load64(p + 8);
     if (size > limit - header)
@@ -104,8 +106,7 @@ bool fatbin_read(const void *data, size_t limit, Fatbin *fatbin, FatbinError *er
             if (fatbin->count == capacity) {
                 capacity = capacity ? 2 * capacity : 4;
                 FatbinEntry *entries = realloc(fatbin->entries, capacity * sizeof *entries);
-                if (entries == NULL)
-                    return fatbin_free(fatbin), fail(error, "out of memory");
+                if (entries == NULL) return fatbin_free(fatbin), fail(error, "out of memory");
                 fatbin->entries = entries;
             }
             if (!read_entry(p, entry_header, payload, &fatbin->entries[fatbin->count], error))
@@ -127,10 +128,8 @@ void fatbin_free(Fatbin *fatbin) {
 // GPU only. It comes before the plain one of the same number: `-arch=sm_90a` compiles twice, and the
 // plain PTX then holds the code for "feature absent".
 static int suitability(const FatbinEntry *e, int sm) {
-    if (e->suffix == 'a')
-        return e->sm == sm ? 3000 : 0;
-    if (e->suffix == 'f')
-        return e->sm <= sm && e->sm / 10 == sm / 10 ? 2000 + e->sm : 0;
+    if (e->suffix == 'a') return e->sm == sm ? 3000 : 0;
+    if (e->suffix == 'f') return e->sm <= sm && e->sm / 10 == sm / 10 ? 2000 + e->sm : 0;
     return e->sm <= sm && e->sm > 0 ? 1 + e->sm : 0;
 }
 
@@ -179,18 +178,18 @@ static void *library_function(const char *library, const char *package, const ch
     void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     void *function = handle ? dlsym(handle, name) : NULL;
     if (function == NULL)
-        fail(error, "the program's PTX is compressed and %s is not installed: install the package "
-                    "%s, or build with nvcc --no-compress", library, package);
+        fail(error,
+             "the program's PTX is compressed and %s is not installed: install the package "
+             "%s, or build with nvcc --no-compress",
+             library, package);
     return function;
 }
 
 // Unpacks a Zstandard frame (nvcc's default).
 static bool unpack_zstd(const FatbinEntry *e, uint8_t *out, FatbinError *error) {
     size_t (*decompress)(void *, size_t, const void *, size_t);
-    *(void **)&decompress =
-        library_function("libzstd.so.1", "libzstd1", "ZSTD_decompress", error);
-    if (decompress == NULL)
-        return false;
+    *(void **)&decompress = library_function("libzstd.so.1", "libzstd1", "ZSTD_decompress", error);
+    if (decompress == NULL) return false;
     size_t n = decompress(out, e->unpacked_size, e->payload, e->payload_size);
     if (n != e->unpacked_size) // error codes are huge, so they differ too
         return fail(error, "the fat binary is damaged: its Zstandard data can't be unpacked");
@@ -202,8 +201,7 @@ static bool unpack_lz4(const FatbinEntry *e, uint8_t *out, FatbinError *error) {
     int (*decompress)(const char *, char *, int, int);
     *(void **)&decompress =
         library_function("liblz4.so.1", "liblz4-1", "LZ4_decompress_safe", error);
-    if (decompress == NULL)
-        return false;
+    if (decompress == NULL) return false;
     if (e->payload_size > INT32_MAX || e->unpacked_size > INT32_MAX)
         return fail(error, "the fat binary is damaged: an LZ4 entry of %zu bytes", e->payload_size);
     int n = decompress((const char *)e->payload, (char *)out, (int)e->payload_size,
@@ -232,8 +230,7 @@ uint8_t *fatbin_unpack(const FatbinEntry *entry, size_t *size, FatbinError *erro
     }
     *size = entry->unpacked_size;
     if (entry->kind == FATBIN_PTX) // NULs that pad the text are no part of it
-        while (*size > 0 && out[*size - 1] == 0)
-            (*size)--;
+        while (*size > 0 && out[*size - 1] == 0) (*size)--;
     out[*size] = 0;
     return out;
 }

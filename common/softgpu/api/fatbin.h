@@ -16,8 +16,8 @@ typedef enum { PACKED_NOT, PACKED_LZ4, PACKED_ZSTD } Packing;
 
 typedef struct {
     FatbinKind kind;
-    int sm;           // 80, 90, 100, …
-    char suffix;      // 'a' (this GPU only), 'f' (its family), or 0
+    int sm;      // 80, 90, 100, …
+    char suffix; // 'a' (this GPU only), 'f' (its family), or 0
     Packing packing;
     const uint8_t *payload; // inside the fat binary
     size_t payload_size;    // stored bytes

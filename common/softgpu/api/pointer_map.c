@@ -13,14 +13,11 @@ static size_t slot_of(const void *key, size_t capacity) {
 
 // The entry that holds a key, or NULL.
 static struct PointerEntry *find(const PointerMap *map, const void *key) {
-    if (map->capacity == 0 || key == NULL)
-        return NULL;
+    if (map->capacity == 0 || key == NULL) return NULL;
     for (size_t i = slot_of(key, map->capacity);; i = (i + 1) & (map->capacity - 1)) {
         struct PointerEntry *e = &map->entries[i];
-        if (e->key == NULL)
-            return NULL;
-        if (e->key == key && !e->deleted)
-            return e;
+        if (e->key == NULL) return NULL;
+        if (e->key == key && !e->deleted) return e;
     }
 }
 
@@ -30,8 +27,7 @@ static void grow(PointerMap *map) {
     map->capacity = old.capacity ? old.capacity * 2 : 64;
     map->used = 0;
     map->entries = calloc(map->capacity, sizeof *map->entries);
-    if (map->entries == NULL)
-        abort();
+    if (map->entries == NULL) abort();
     for (size_t i = 0; i < old.capacity; i++)
         if (old.entries[i].key && !old.entries[i].deleted)
             pointer_map_put(map, old.entries[i].key, old.entries[i].value);
@@ -44,11 +40,9 @@ void pointer_map_put(PointerMap *map, const void *key, void *value) {
         e->value = value;
         return;
     }
-    if (map->used * 4 >= map->capacity * 3)
-        grow(map);
+    if (map->used * 4 >= map->capacity * 3) grow(map);
     size_t i = slot_of(key, map->capacity);
-    while (map->entries[i].key)
-        i = (i + 1) & (map->capacity - 1);
+    while (map->entries[i].key) i = (i + 1) & (map->capacity - 1);
     map->entries[i] = (struct PointerEntry){.key = key, .value = value};
     map->used++;
 }
@@ -60,8 +54,7 @@ void *pointer_map_get(const PointerMap *map, const void *key) {
 
 void *pointer_map_take(PointerMap *map, const void *key) {
     struct PointerEntry *e = find(map, key);
-    if (e == NULL)
-        return NULL;
+    if (e == NULL) return NULL;
     e->deleted = true;
     return e->value;
 }

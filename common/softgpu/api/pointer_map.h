@@ -11,7 +11,7 @@ typedef struct {
         const void *key; // NULL: free
         void *value;
         bool deleted;
-    } *entries;
+    } * entries;
     size_t capacity, used; // capacity: a power of two; used counts deleted entries
 } PointerMap;
 

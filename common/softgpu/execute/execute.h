@@ -8,6 +8,13 @@
 #ifndef SOFTGPU_EXECUTE_H
 #define SOFTGPU_EXECUTE_H
 
+// Sums and products round each on its own unless we say fma; and nobody looks at errno or at
+// exception flags, which frees the compiler to use vectors. Before all inline functions.
+#pragma GCC optimize("fp-contract=off", "no-math-errno", "no-trapping-math")
+
+// The forms' tables leave out fields that are zero.
+#pragma GCC diagnostic ignored "-Wmissing-field-initializers"
+
 #include <math.h>
 #include <string.h>
 
@@ -131,15 +138,12 @@ static inline float saturate(float x) {
     return y < 1.0f ? y : 1.0f;
 }
 
-// Handlers that other parts use by name.
-Handler read_special;  // execute/move.c: Insn.imm is an enum SpecialRegister, Insn.a its width
-Handler local_address; // execute/move.c: d = frame's local base + imm, as an address of .local
-
-// A predicate source that may be written !p: its row; sets `flag` in i->imm when negated.
-static inline Row predicate_source(Lowering *l, const PtxOperand *o, Insn *i, uint64_t flag,
-                                   const char **why) {
-    if (o->negated) i->imm |= flag;
-    return source_row(l, o, 1, why);
+// The second destination of a pair d|p, a predicate: ROW_NONE if there is none.
+static inline Row pair_row(Lowering *l, const PtxOperand *o, const char **why) {
+    if (o->pair == -1) return ROW_NONE;
+    PtxOperand second = {.kind = OPERAND_REGISTER, .reg = o->pair, .pair = -1};
+    if (o->pair == PAIR_SINK) second.kind = OPERAND_SINK;
+    return destination_row(l, &second, 1, why);
 }
 
 #endif

@@ -14,6 +14,12 @@
 // of their own. The chosen alternative of group g, counted from 1, 0 for none, is choice[g]
 // (groups from the sixth on are only seen by a `lower` hook).
 //
+// The matcher is greedy: it goes through the groups from left to right, and each takes the earliest
+// modifier not yet taken that is one of its alternatives. It never goes back, so a form in which an
+// optional group could steal what a later group needs must be written as two forms. Forms of one
+// name are tried in the order of the table: the first whose modifiers and operands fit and which
+// lowers without a refusal wins, so "d32 a32" and "d64 a64" can stand below each other.
+//
 // `operands` lists the operands in the order written, separated by spaces:
 //
 //     d32 a32 b32     rows of 32 bits into Insn.d, .a, .b       widths: p 16 32 64 128
@@ -22,10 +28,19 @@
 //     m               [base + offset]: base row into Insn.a, offset into Insn.imm
 //     v               a vector {…} or a single register: rows into Insn.rows (destinations and
 //                     sources of ld/st: any width at least the type's)
+//                     a vector that stands first is the destination; Insn.row_count = elements
 //     i               an integer immediate into Insn.imm
 //     ?               after an operand: it may be missing (its field is ROW_NONE)
 //
-// Forms that need more name a `lower` hook, which gets the instruction and does it all.
+// Forms that need more name a `lower` hook, which gets the instruction and does it all; operands,
+// if not NULL, is then only checked for its shape (counts and kinds, not widths).
+//
+// A hook is called twice for each instruction: once for lowering to learn which registers it reads
+// and writes (rows and addresses are not final then, and the instruction is thrown away), and once
+// for good. So it must depend on nothing but its arguments, and must name every register that the
+// handler touches through source_row and destination_row; one that is read and written through
+// both. A destination never shares its row with another operand unless the program wrote the same
+// register for both.
 #ifndef SOFTGPU_FORM_H
 #define SOFTGPU_FORM_H
 
@@ -55,17 +70,30 @@ struct Form {
     LowerHook *lower;      // NULL: by `operands`
 };
 
+// Hidden instructions that lowering inserts, and the trap it puts in place of what has no form.
+extern Handler read_special;      // execute/move.c; see execute/special.h
+extern Handler local_address;     // execute/move.c: d = imm + local_base of the running frame, for
+                                  // rows of Insn.size (4 or 8) bytes an element
+extern Handler trap_unsupported;  // execute/control.c: FINDING_UNSUPPORTED; Insn.extra is the
+                                  // reason (a string), Kernel.texts[index] the instruction
+// The device functions that the runtime provides (execute/builtins.c). Insn.extra is the Call: the
+// arguments lie in the caller's frame at `from`, the result goes to result.to of the same frame.
+extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail;
+
 // The tables, each ended by a form without a name.
-extern const Form integer_forms[], float_forms[], half_forms[], compare_forms[], convert_forms[],
-    move_forms[], memory_forms[], atomic_forms[], barrier_forms[], warp_forms[], control_forms[];
+extern const Form integer_forms[], bits_forms[], float_forms[], function_forms[], half_forms[],
+    compare_forms[], convert_forms[], pack_forms[], move_forms[], memory_forms[], atomic_forms[],
+    barrier_forms[], warp_forms[], control_forms[];
 
 // ---- for lower hooks
 
 // Width in bits of a register operand: 1 (predicate), 16, 32, 64, 128; 0 if it is no register.
 int operand_width(Lowering *l, const PtxOperand *o);
-// Row of an operand read as `width` bits: a register of that width (or wider if `wider` allows, as
-// in ld/st/cvt), an immediate (made a constant row; floats are converted to the width), a symbol's
-// address, or a special register. ROW_NONE and an explanation in *why if it can't be.
+// Row of an operand read as `width` bits: a register of exactly that width (ask operand_width first
+// where wider ones may stand, as in ld, st and cvt), an immediate (made a constant row; floats are
+// converted to the width), a symbol's address, or a special register. !p is negated by a hidden
+// instruction in front, so that the row holds what the program means. ROW_NONE and an explanation
+// in *why if it can't be.
 Row source_row(Lowering *l, const PtxOperand *o, int width, const char **why);
 // Row of a destination register; a sink gets a scratch row.
 Row destination_row(Lowering *l, const PtxOperand *o, int width, const char **why);
@@ -87,6 +115,9 @@ bool param_storage(Lowering *l, const PtxOperand *address, uint32_t *offset, uin
 void code_reference(Lowering *l, int target, const Insn **slot);
 // The join point of the branch being lowered, stored at *slot at the end; NULL if there is none.
 void join_reference(Lowering *l, const Insn **slot);
+// The hook for all forms of `call` (ptx/call.c): fills i->extra with a Call, and i->a for an
+// indirect one. The form supplies the handler.
+LowerHook lower_call;
 // The function being called: adds it to the kernel if it is new. `name` resolves across modules.
 const CodeFunction *callee(Lowering *l, const PtxOperand *o, const char **why);
 // Lowers every function whose address is taken (for indirect calls) and their frames.

@@ -1,9 +1,9 @@
 // How a warp's addresses become places in the host's memory: shared by every handler that reads or
 // writes the modelled memories.
 //
-// place_…() does all that an access needs beside moving the data: bounds and alignment (check/), the
-// record of written bytes (the init check), the traffic (timing/), and the host address of each
-// lane. It answers false after recording a finding that ends the launch.
+// place_…() does all that an access needs beside moving the data: bounds and alignment (check/),
+// the record of written bytes (the init check), the traffic (timing/), and the host address of
+// each lane. It answers false after recording a finding that ends the launch.
 #ifndef SOFTGPU_MEMORY_ACCESS_H
 #define SOFTGPU_MEMORY_ACCESS_H
 
@@ -23,13 +23,13 @@ typedef enum {
 
 typedef struct {
     Pattern pattern;
-    uint8_t *base;  // CONSECUTIVE, UNIFORM
+    uint8_t *base;          // CONSECUTIVE, UNIFORM
     uint8_t *at[WARP_SIZE]; // SCATTERED; see places_spread
 } Places;
 
 // What an access is, apart from its addresses.
 typedef struct {
-    unsigned bytes;  // per lane, all elements of a vector: a power of two up to 32
+    unsigned bytes; // per lane, all elements of a vector: a power of two up to 32
     AccessKind kind;
     bool bypass_l1;  // must not be served by the L1 cache
     bool no_traffic; // constants: a cache of their own

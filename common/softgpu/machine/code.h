@@ -81,6 +81,7 @@ enum {
     INSN_BACKWARD = 4,   // a branch that may go backwards: a point to yield
     INSN_POLL = 8,       // reads memory as a wait loop does (volatile, relaxed, acquire, try_wait)
     INSN_WIDE_BASE = 16, // address base row is 64 bits wide (else 32)
+    INSN_ANYWHERE = 32,  // bar.warp.sync: lanes that wait for each other may stand at different ones
 };
 
 // Where a group of lanes that a branch split comes together again: `pc` is the branch's immediate
@@ -108,7 +109,7 @@ typedef struct {
     Handler *builtin;           // vprintf, malloc, free, __assertfail: run instead of a callee
     int argument_count;
     struct CallArgument { uint32_t from, from_stride, to, to_stride, size; } *arguments;
-    struct CallArgument result; // from the callee's frame back; size 0 if none
+    struct CallArgument result; // `from` the callee's frame `to` the caller's; size 0 if none
     // Indirect calls: `to` offsets are those of any function with this prototype; every function
     // lays out its parameters first, in order, from frame offset 0, so they agree.
 } Call;
@@ -137,6 +138,11 @@ typedef struct Kernel {
     int param_count;
     struct KernelParam { uint32_t offset, size; } *params;
 
+    uint64_t schedule;           // Linker.schedule when it was lowered
+    // Registers that some path reads before anything wrote them, per function.
+    struct KernelUnwritten { int function; Row row; const char *name; } *unwritten;
+    int unwritten_count;
+
     void *arena;
 } Kernel;
 
@@ -155,6 +161,9 @@ struct Linker {
     uint64_t (*function_id)(Linker *, const PtxFunction *);
     // Calls `visit` for each function whose address is taken anywhere in the linked modules.
     void (*each_taken)(Linker *, void (*visit)(void *context, PtxFunction *), void *context);
+    // Settings.schedule: other than 0 moves shared memory to an address that is aligned as declared
+    // and no better. To be set before kernel_lower; a kernel keeps the one it was lowered for.
+    uint64_t schedule;
 };
 
 // Lowers an entry and all that it calls. NULL and *error when the PTX is broken; an instruction

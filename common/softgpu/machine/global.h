@@ -22,23 +22,27 @@ typedef enum {
 
 typedef struct Allocation {
     uint64_t address;
-    uint64_t size;       // as asked for; bytes past it are out of bounds
+    uint64_t size; // as asked for; bytes past it are out of bounds
     MemoryKind kind;
-    const char *name;    // of a variable, or NULL
-    uint64_t serial;     // counts allocations: to name them in findings
-    bool freed;          // kept for a while so that a use after free can say so
+    const char *name; // of a variable, or NULL
+    uint64_t serial;  // counts allocations: to name them in findings
+    bool freed;       // kept for a while so that a use after free can say so
 } Allocation;
 
 struct GlobalMemory {
     uint64_t device_base, device_size; // addresses
     uint8_t *device_bytes;             // where the byte at device_base lives
     uint64_t host_base, host_size;     // managed and pinned: address == pointer
-    uint8_t *written;                  // one bit per byte of the device range, NULL when not checked
+    uint8_t *written; // one bit per byte of the device range, NULL when not checked
     // private to global.c
     struct GlobalState *state;
 };
 
+// `device_size`: the memory of the modelled GPU. The range of addresses is larger, for the gaps
+// between allocations, or smaller where the system does not lend that many. The first call also
+// reserves the windows of machine.h. NULL if the system lends nothing at all.
 struct GlobalMemory *global_new(uint64_t device_size, bool track_written);
+void global_delete(struct GlobalMemory *m);
 
 // Allocates (256-byte aligned, at least 256 bytes of forbidden space between neighbours; the bytes
 // count as never written for MEMORY_DEVICE and MEMORY_HEAP, as zeros for the others). 0 when the
@@ -46,8 +50,11 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written);
 uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, const char *name);
 // false if `address` is not the start of a live allocation.
 bool global_free(struct GlobalMemory *m, uint64_t address);
-// The allocation that holds `address`, or the nearest one (live or freed) for a message; NULL.
+// The live allocation that holds `address`, or NULL. Threads may ask at the same time, but not
+// while another one allocates or frees.
 const Allocation *global_find(struct GlobalMemory *m, uint64_t address);
+// For a message: the allocation, live or lately freed, that holds `address`, else the nearest;
+// NULL. A freed one that held the address comes before a live one that does not.
 const Allocation *global_nearest(struct GlobalMemory *m, uint64_t address);
 void global_usage(struct GlobalMemory *m, uint64_t *used, uint64_t *peak, uint64_t *total);
 

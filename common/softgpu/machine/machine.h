@@ -5,8 +5,8 @@
 // CTAs' registers and shared memory, weak accesses to global memory) takes effect at once. What
 // other SMs can see in an ordered way (atomics, volatile, relaxed, acquire, release accesses to
 // global memory, printf, malloc) is put off: its handler answers FLOW_DEFER and is called again in
-// the *serial phase* at the end of the round, in (time, SM, warp) order, as are the L2 requests that
-// the SMs logged. So neither results nor counters depend on the number of host threads.
+// the *serial phase* at the end of the round, in (time, SM, warp) order, as are the L2 requests
+// that the SMs logged. So neither results nor counters depend on the number of host threads.
 //
 // Until the timing model is built, an SM's time counts the warp instructions it has issued.
 #ifndef SOFTGPU_MACHINE_H
@@ -19,7 +19,7 @@
 #include "softgpu/settings.h"
 #include "softgpu/timing/figures.h"
 
-enum { WARP_SIZE = 32, NAMED_BARRIERS = 16, CLUSTER_MAX = 16 };
+enum { WARP_SIZE = 32, NAMED_BARRIERS = 16, CLUSTER_MAX = 16, ALLOCATIONS_CACHED = 8 };
 #define FULL_MASK 0xffffffffu
 
 typedef struct Cta Cta;
@@ -43,7 +43,6 @@ typedef struct LaunchState LaunchState;
 
 typedef enum {
     GROUP_RUNS,    // can run
-    GROUP_JOINED,  // has reached its join point and waits for the lanes it split from
     GROUP_PARKED,  // at a .sync or .aligned instruction, waiting for the lanes named in `need`
     GROUP_BLOCKED, // waits for something outside the warp (see Block)
     GROUP_DEFERRED // its next instruction runs in the serial phase
@@ -55,9 +54,11 @@ typedef enum {
     BLOCK_SLEEP,   // until time `until`
 } BlockKind;
 
-typedef struct Join Join; // machine/warp.c
+typedef struct Join Join; // where lanes wait for those they split from; machine/parts.h
 
-// A call's activation: where its rows are and where it returns to.
+// A call's activation: where its rows are and where it returns to. Groups that call the same
+// function from the same rows share the callee's rows, so that they can meet in collective
+// instructions.
 typedef struct Frame Frame;
 struct Frame {
     uint8_t *rows;            // base of the function's rows
@@ -66,12 +67,18 @@ struct Frame {
     const Insn *return_to;
     const Call *call;         // how results go back
     Frame *caller;
+    // Private to machine/call.c:
+    uint32_t lanes;           // lanes that have not returned
+    uint32_t depth;           // callers
+    size_t offset;            // of `rows` in the warp's stack
+    Frame *next;              // list of the warp's frames
 };
 
 typedef struct {
     const Insn *pc;
     uint32_t mask;       // lanes; 0 = the slot is free
     uint32_t need;       // GROUP_PARKED: lanes that must arrive
+    uint32_t here;       // GROUP_PARKED: lanes that execute the instruction
     GroupState state;
     BlockKind block;
     int number;
@@ -81,17 +88,27 @@ typedef struct {
     uint32_t turns;      // backward branches since the group last gave way
 } Group;
 
+// Where a warp stands with its SM's scheduler.
+typedef enum {
+    WARP_READY,   // in Sm.ready
+    WARP_WAITS,   // blocked; warp_wake makes it ready
+    WARP_DEFERRED,// nothing to do but an instruction of the serial phase
+    WARP_EXITED,
+    WARP_FAULTED, // the launch ends
+} WarpStatus;
+
 struct Warp {
-    // The running group's state, kept here while it runs.
+    // The running group's state, kept here while it runs. active is 0 when no group can.
     uint8_t *frame;           // base of the rows of the running function
     const uint8_t *constants; // constant pool of the kernel
     const Insn *pc;
+    const Insn *stop;         // the running group's join point in this frame, or NULL
     uint32_t active;          // lanes of the running group
     uint32_t live;            // lanes that exist and have not exited
     uint32_t carry;           // condition code of add.cc and its kin: a bit per lane
     int current;              // index of the running group in groups
     int group_count;
-    Group *groups;            // capacity 32; groups[0] is all there is while the warp is together
+    Group *groups;            // WARP_SIZE slots; groups[current].frame is always up to date
 
     Cta *cta;
     Sm *sm;
@@ -102,12 +119,18 @@ struct Warp {
     uint32_t exists;          // lanes within the CTA's thread count
     uint64_t *local_written;  // one bit per byte of `local`: the init check; NULL when off
     uint64_t stores;          // changes this warp has made: a poll without any counts as blocked
-    // Private to machine/warp.c:
-    uint8_t *stack;
-    size_t stack_size, stack_used;
-    Join *joins;
+    // Private to machine/:
+    WarpStatus status;
+    uint8_t *stack;           // rows of all frames
+    size_t stack_size;
+    Join *joins;              // all of them, innermost first
     Frame *frames;
-    struct SpinRecord { const Insn *pc; uint64_t hash; bool recurs; } spin;
+    uint64_t turn_stores;     // `stores` when the warp's groups last took turns
+    uint32_t turns, quiet_turns; // since lanes last met or parted; without stores
+    uint64_t turn_hash;
+    uint32_t gathered;        // slots of groups that the collective at time `gathered_at` let in
+    uint64_t gathered_at;
+    struct SpinRecord { const Insn *pc; uint64_t hash, steps; int left; bool recurs; } spin;
 };
 
 // ---- barriers
@@ -116,6 +139,7 @@ typedef struct {
     uint32_t expected;   // threads; 0 while no use is under way
     uint32_t arrived;
     uint32_t waiting;    // warps blocked on it (count)
+    bool whole;          // no count was given: all warps of the CTA that have not exited
     bool reduces;        // bar.red
     uint32_t red_and, red_or, red_popc;
     const Insn *first;   // the instruction that opened this use, for findings
@@ -136,7 +160,7 @@ struct Cta {
     uint8_t *shared_written; // one byte per byte of shared memory; NULL when the init check is off
     Barrier barriers[NAMED_BARRIERS];
     // Private to machine/:
-    void *memory;
+    size_t shared_allocated;
     Cta *next;
 };
 
@@ -166,10 +190,19 @@ struct Sm {
     uint64_t changes;    // stores, barrier completions, exits: progress, for deadlock detection
     bool faulted;        // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
-    struct AllocationCache { uint64_t begin, end; bool host; } cached[4]; // check/memory.c
-    // Private to machine/run.c:
-    Warp **ready;
-    int ready_count;
+    // Allocations that this SM met lately (check/memory.c); cleared when a launch begins.
+    struct AllocationCache { uint64_t begin, end; bool read_only; } cached[ALLOCATIONS_CACHED];
+    // Private to machine/:
+    Warp **ready;        // warps with a group that can run
+    int ready_count, ready_next, ready_capacity;
+    struct Deferred { uint64_t time; Warp *warp; int group; } *deferred; // in the order met
+    int deferred_count, deferred_capacity;
+    Cta *spare_ctas;     // memory to use again
+    Join *spare_joins;
+    Frame *spare_frames;
+    bool watch;          // hash warps at backward branches: is everybody only spinning?
+    uint64_t finished;   // CTAs
+    uint64_t l1_bytes;   // size of `l1`
 };
 
 // ---- a launch
@@ -192,6 +225,8 @@ typedef struct KernelStats {
     double hbm_read_bytes, hbm_write_bytes, l2_read_bytes, l2_write_bytes;
     double shared_wavefronts, shared_ideal_wavefronts; // their ratio is the bank-conflict factor
     uint32_t registers, shared_bytes, ctas_per_sm;
+    // How long each unit was busy (timing/roofline.c): a share of time_us.
+    double pipe_us[PIPE_COUNT], issue_us, shared_us, l2_us, hbm_us;
     double time_us;          // by the roofline, or the timing model
     const char *bound;       // what limits the time: "fma", "lsu", "hbm", …
     double host_seconds;     // how long the emulation took
@@ -214,10 +249,19 @@ struct LaunchState {
     uint64_t grid_size;
     bool many_sms;       // more than one SM has work: deferral is needed
     uint64_t id;         // counts launches, seeds
+    // Private to machine/:
+    bool timing;
+    unsigned checks;
+    uint64_t schedule;
+    uint64_t started;     // blocks
+    atomic_uchar *defers; // per instruction: has it answered FLOW_DEFER in this launch?
 };
 
 // The one GPU of this process (machine/gpu.c); created at first use.
 Gpu *gpu_get(void);
+// A GPU apart from the process's, with these settings, and its end (tests).
+Gpu *gpu_new(const Settings *settings, const GpuFigures *figures);
+void gpu_delete(Gpu *gpu);
 struct Gpu {
     const Settings *settings;
     GpuFigures figures;      // with --sms applied
@@ -226,7 +270,19 @@ struct Gpu {
     double clock_us;         // modelled time since start, what cudaEvent reports
     uint64_t launches;
     int sample;              // SMs simulated of figures.sms; = figures.sms when not sampling
+    uint64_t stack_limit;    // cudaLimitStackSize: bytes of stack beyond what calls surely need
+    // Private to machine/:
+    Sm *sm;                  // [figures.sms]
+    int l2_share;            // SMs that `l2` is sized for
+    uint64_t grid_barrier;   // memory of cooperative launches
+    uint64_t now;            // SM time at which the last launch ended
+    struct CtaShape { uint32_t threads, frame, local, shared; unsigned checks; } shape; // of spares
 };
+// The settings, read from the environment at first use (a bad variable ends the program, status 2).
+// The API changes them between launches.
+Settings *gpu_settings(void);
+// Before the first gpu_get: models the GPU for this compute capability (90, 100) if none was named.
+void gpu_choose(int sm);
 
 // ---- rows
 
@@ -245,16 +301,26 @@ Flow warp_branch(Warp *w, const Insn *i, const Insn *target, const Insn *join, u
 Flow warp_branch_table(Warp *w, const Insn *i, const Insn *const targets[32], const Insn *join,
                        uint32_t mask);
 Flow warp_call(Warp *w, const Insn *i, const Call *call, const CodeFunction *callee, uint32_t mask);
+// As warp_call for lanes `mask`; lanes `later` stay at the call, and make it in their own group.
+Flow warp_call_part(Warp *w, const Insn *i, const Call *call, const CodeFunction *callee,
+                    uint32_t mask, uint32_t later);
 Flow warp_return(Warp *w, const Insn *i, uint32_t mask);
 Flow warp_exit(Warp *w, const Insn *i, uint32_t mask);
 
 // For collective instructions: do all live lanes of `need` stand here? If so returns true and *all
 // is the lanes that execute (of all groups that stand at this instruction); the handler runs once
-// for them, and every one of those groups then goes on. If not, the running group is parked: the
-// handler returns FLOW_RETRY.
+// for them, and every one of those groups then goes on (joined into one if they share their rows).
+// If not, the running group is parked: the handler returns FLOW_RETRY. `need` may name lanes that
+// have exited; they count as arrived. At an instruction with INSN_ANYWHERE, groups that stand at
+// another instruction with the same handler count too.
 bool warp_gather(Warp *w, const Insn *i, uint32_t mask, uint32_t need, uint32_t *all);
 
-// Blocks the running group; the handler then returns FLOW_WAIT (or FLOW_RETRY).
+// Called when a warp's last lane has exited (Cta.live_warps no longer counts it): barriers that
+// only waited for it complete. In execute/barrier.c.
+void barrier_warp_exited(Warp *w);
+
+// Blocks the running group (and those that warp_gather has just let in with it); the handler then
+// returns FLOW_WAIT (or FLOW_RETRY).
 void warp_block(Warp *w, BlockKind kind, int number, uint64_t until);
 // Wakes the groups of a warp that are blocked on this.
 void warp_wake(Warp *w, BlockKind kind, int number);

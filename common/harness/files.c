@@ -1,0 +1,82 @@
+// Files that appear whole or not at all. A temporary file is in the target's own folder, since a
+// rename is atomic only inside one file system.
+#include "harness/files.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool file_open(OutputFile *file, const char *path, Message *message) {
+    file->stream = NULL;
+    file->temporary[0] = 0;
+    if (strlen(path) + 32 > sizeof file->path)
+        return refuse(message, "%.80s…: name too long", path);
+    strcpy(file->path, path);
+    if (strcmp(path, "-") == 0) {
+        file->stream = stdout;
+        return true;
+    }
+    struct stat status;
+    bool exists = stat(path, &status) == 0;
+    if (exists && S_ISDIR(status.st_mode)) {
+        return refuse(message, "%s is a folder; give the name of a file", path);
+    }
+    if (exists && !S_ISREG(status.st_mode)) { // /dev/null and pipes can't be replaced: write there
+        file->stream = fopen(path, "w");
+    } else {
+        snprintf(file->temporary, sizeof file->temporary, "%.4000s.%ld.part", path, (long)getpid());
+        file->stream = fopen(file->temporary, "w");
+    }
+    if (file->stream == NULL) {
+        file->temporary[0] = 0;
+        return refuse(message, "can't write %s: %s", path, strerror(errno));
+    }
+    return true;
+}
+
+void file_abandon(OutputFile *file) {
+    if (file->stream != NULL && file->stream != stdout) fclose(file->stream);
+    if (file->temporary[0] != 0) unlink(file->temporary);
+    file->stream = NULL;
+    file->temporary[0] = 0;
+}
+
+bool file_commit(OutputFile *file, Message *message) {
+    bool written = ferror(file->stream) == 0 && fflush(file->stream) == 0;
+    int reason = errno;
+    if (file->stream != stdout && fclose(file->stream) != 0 && written) {
+        written = false;
+        reason = errno;
+    }
+    file->stream = NULL;
+    if (written && file->temporary[0] != 0 && rename(file->temporary, file->path) != 0) {
+        written = false;
+        reason = errno;
+    }
+    if (!written) {
+        file_abandon(file);
+        return refuse(message, "can't write %s: %s", file->path, strerror(reason));
+    }
+    return true;
+}
+
+bool folder_prepare(const char *path, Message *message) {
+    struct stat status;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        return refuse(message, "can't make the folder %s: %s", path, strerror(errno));
+    }
+    if (stat(path, &status) != 0) return refuse(message, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(status.st_mode)) return refuse(message, "%s is not a folder", path);
+    if (strlen(path) > 4000) return refuse(message, "%.80s…: name too long", path);
+    char probe[4096];
+    snprintf(probe, sizeof probe, "%.4000s/.probe", path);
+    return file_probe(probe, message);
+}
+
+bool file_probe(const char *path, Message *message) {
+    OutputFile file;
+    if (!file_open(&file, path, message)) return false;
+    file_abandon(&file);
+    return true;
+}

@@ -1,0 +1,24 @@
+// Files that appear whole or not at all: written under a temporary name beside the target, renamed
+// by file_commit.
+#ifndef FILES_H
+#define FILES_H
+
+#include "harness/message.h"
+
+typedef struct {
+    FILE *stream; // NULL: not open
+    char path[4096], temporary[4096];
+} OutputFile;
+
+// Opens `path`; "-" is standard output.
+bool file_open(OutputFile *file, const char *path, Message *message);
+// Closes and renames. After a failure nothing is left behind.
+bool file_commit(OutputFile *file, Message *message);
+void file_abandon(OutputFile *file);
+
+// Makes the folder if it isn't there, and makes sure that files can be written in it.
+bool folder_prepare(const char *path, Message *message);
+// Can this output file be written? Asked before a long run; leaves nothing behind.
+bool file_probe(const char *path, Message *message);
+
+#endif

@@ -1,0 +1,110 @@
+// Real data from .npy files, with every disagreement between their shapes named.
+#include "harness/input.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "harness/convert.h"
+#include "harness/npy.h"
+
+// Reads one tensor of shape (batch, seqlen, heads, head_dim) as floats.
+static float *read_tensor(const char *folder, const char *name, int64_t shape[4],
+                          Message *message) {
+    char path[4096];
+    Npy array;
+    if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path) {
+        return refuse(message, "--input %.80s…: name too long", folder), NULL;
+    }
+    if (!npy_read(path, &array, message)) return NULL;
+    float *values = NULL;
+    if (array.type == NPY_INT32) {
+        (void)refuse(message, "%s: int32 elements; save it as float16 or float32", path);
+    } else if (array.dimensions != 4) {
+        (void)refuse(message,
+                     "%s: %d dimensions; the shape must be (batch, seqlen, heads, head_dim)", path,
+                     array.dimensions);
+    } else {
+        values = allocate(array.count * (int64_t)sizeof *values);
+        for (int64_t i = 0; i < array.count; i++) values[i] = npy_float(&array, i);
+        for (int d = 0; d < 4; d++) shape[d] = array.shape[d];
+    }
+    free(array.elements);
+    return values;
+}
+
+static bool same_shape(const int64_t a[4], const int64_t b[4]) {
+    return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+static bool shapes_agree(const char *folder, int64_t q[4], int64_t k[4], int64_t v[4],
+                         const int64_t *dout, Message *message) {
+    static const int64_t largest = 0x7fffffff;
+    for (int d = 0; d < 4; d++) {
+        bool sequence = d == 1;
+        if (q[d] > largest || k[d] > largest || (!sequence && (q[d] < 1 || k[d] < 1))) {
+            return refuse(message, "--input %s: a side of q.npy or k.npy is 0 or too large",
+                          folder);
+        }
+    }
+    if (!same_shape(k, v))
+        return refuse(message, "--input %s: k.npy and v.npy differ in shape", folder);
+    if (q[0] != k[0]) {
+        return refuse(message, "--input %s: q.npy has batch %lld, k.npy %lld", folder,
+                      (long long)q[0], (long long)k[0]);
+    }
+    if (q[3] != k[3]) {
+        return refuse(message, "--input %s: q.npy has head_dim %lld, k.npy %lld", folder,
+                      (long long)q[3], (long long)k[3]);
+    }
+    if (q[2] % k[2] != 0) {
+        return refuse(message, "--input %s: %lld query heads are no multiple of %lld K/V heads",
+                      folder, (long long)q[2], (long long)k[2]);
+    }
+    if (dout != NULL && !same_shape(q, dout)) {
+        return refuse(message, "--input %s: dout.npy and q.npy differ in shape", folder);
+    }
+    return true;
+}
+
+bool input_read(const char *folder, bool backward, Options *o, Inputs *in, Message *message) {
+    int64_t q[4], k[4], v[4], dout[4];
+    *in = (Inputs){0};
+    in->q = read_tensor(folder, "q", q, message);
+    if (in->q != NULL) in->k = read_tensor(folder, "k", k, message);
+    if (in->k != NULL) in->v = read_tensor(folder, "v", v, message);
+    if (in->v != NULL && backward) in->dout = read_tensor(folder, "dout", dout, message);
+    bool complete = in->v != NULL && (!backward || in->dout != NULL);
+    if (!complete || !shapes_agree(folder, q, k, v, backward ? dout : NULL, message)) {
+        inputs_free(in);
+        return false;
+    }
+    o->batch = q[0];
+    o->seqlen_q = q[1];
+    o->seqlen_k = k[1];
+    o->heads = q[2];
+    o->kv_heads = k[2];
+    o->head_dim = q[3];
+    return true;
+}
+
+static bool round_tensor(const Problem *p, const char *name, float *values, int64_t count,
+                         Message *message) {
+    for (int64_t i = 0; values != NULL && i < count; i++) {
+        float rounded = round_to_dtype(values[i], p->dtype);
+        bool overflows = isfinite(values[i]) &&
+                         (!isfinite(rounded) || fabsf(values[i]) > dtype_largest(p->dtype) * 1.01);
+        if (overflows) {
+            return refuse(message, "%s.npy: %g overflows %s; use --dtype bf16 or fp32", name,
+                          values[i], dtype_name(p->dtype));
+        }
+        values[i] = rounded;
+    }
+    return true;
+}
+
+bool input_round(const Problem *p, Inputs *in, Message *message) {
+    return round_tensor(p, "q", in->q, query_elements(p), message) &&
+           round_tensor(p, "k", in->k, key_elements(p), message) &&
+           round_tensor(p, "v", in->v, key_elements(p), message) &&
+           round_tensor(p, "dout", in->dout, query_elements(p), message);
+}

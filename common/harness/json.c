@@ -1,0 +1,158 @@
+// The run as one JSON object. What was not measured is null; JSON has no NaN or infinity, so those
+// are null too.
+#include "harness/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "harness/convert.h"
+
+static void number(FILE *to, const char *name, double value) {
+    if (isfinite(value))
+        fprintf(to, "\"%s\": %.9g", name, value);
+    else
+        fprintf(to, "\"%s\": null", name);
+}
+
+// A string with the characters escaped that JSON wants escaped; NULL is null.
+static void string(FILE *to, const char *text) {
+    if (text == NULL) {
+        fputs("null", to);
+        return;
+    }
+    fputc('"', to);
+    for (const unsigned char *c = (const unsigned char *)text; *c != 0; c++) {
+        if (*c == '"' || *c == '\\')
+            fprintf(to, "\\%c", *c);
+        else if (*c == '\n')
+            fputs("\\n", to);
+        else if (*c < 0x20)
+            fprintf(to, "\\u%04x", *c);
+        else
+            fputc(*c, to);
+    }
+    fputc('"', to);
+}
+
+static void named_string(FILE *to, const char *name, const char *text) {
+    fprintf(to, "\"%s\": ", name);
+    string(to, text);
+}
+
+static void write_problem(FILE *to, const Run *run, const Problem *p) {
+    const Options *o = run->options;
+    fprintf(to,
+            "{\"batch\": %d, \"heads\": %d, \"kv_heads\": %d, \"seqlen_q\": %lld, "
+            "\"seqlen_k\": %lld, \"head_dim\": %d, \"dtype\": \"%s\", \"causal\": %s, "
+            "\"window\": [%lld, %lld], ",
+            p->batch, p->heads, p->kv_heads, (long long)p->seqlen_q, (long long)p->seqlen_k,
+            p->head_dim, dtype_name(p->dtype), p->causal ? "true" : "false",
+            (long long)p->window_left, (long long)p->window_right);
+    number(to, "softcap", p->softcap);
+    fputs(", ", to);
+    number(to, "scale", p->scale);
+    fprintf(to, ", \"backward\": %s, \"seed\": %llu, ", run->backward ? "true" : "false",
+            (unsigned long long)p->seed);
+    named_string(to, "input", o->input);
+    fprintf(to, ", \"built_head_dim\": %d, \"sample\": %d, \"sms\": %d, \"schedules\": [",
+            p->built_head_dim, p->sample, run->device->sms);
+    for (int s = 0; s < o->schedule_count; s++) {
+        fprintf(to, "%s%llu", s > 0 ? ", " : "", (unsigned long long)o->schedules[s]);
+    }
+    fputs("]}", to);
+}
+
+static void write_errors(FILE *to, const StepResult *r) {
+    fputs("{", to);
+    for (int t = 0; t < TENSOR_COUNT; t++) {
+        const TensorCheck *c = &r->tensors[t];
+        fprintf(to, "%s\"%s\": ", t > 0 ? ", " : "", tensor_name((TensorName)t));
+        if (!c->measured) {
+            fputs("null", to);
+            continue;
+        }
+        fputs("{", to);
+        number(to, "max", c->max);
+        fputs(", ", to);
+        number(to, "rms", c->rms);
+        fputs(", ", to);
+        number(to, "limit", c->limit);
+        fputs(", ", to);
+        number(to, "rms_limit", c->rms_limit);
+        fputs(", ", to);
+        number(to, "model_max", c->model_max);
+        fputs(", ", to);
+        number(to, "model_rms", c->model_rms);
+        fprintf(to,
+                ", \"compared\": %lld, \"wrong\": %lld, \"nonfinite\": %lld, \"unwritten\": %lld, "
+                "\"padding\": %lld, \"ok\": %s, ",
+                (long long)c->compared, (long long)c->wrong, (long long)c->nonfinite,
+                (long long)c->unwritten, (long long)c->padding, c->ok ? "true" : "false");
+        named_string(to, "report", c->report[0] != 0 ? c->report : NULL);
+        fputs("}", to);
+    }
+    fputs("}", to);
+}
+
+static void write_step(FILE *to, const Run *run, const StepResult *r) {
+    fputs("{", to);
+    named_string(to, "name", r->step->name);
+    fprintf(to, ", \"number\": %d, \"chapter\": %d, \"pass\": \"%s\", \"exhibit\": %s, \"ok\": %s",
+            r->number, r->step->chapter, r->backward ? "backward" : "forward",
+            r->step->exhibit ? "true" : "false",
+            r->ok < 0                        ? "null"
+            : r->ok == 1 && r->error[0] == 0 ? "true"
+                                             : "false");
+    fputs(", \"errors\": ", to);
+    write_errors(to, r);
+    fputs(", ", to);
+    const struct {
+        const char *name;
+        double value;
+    } figures[] = {{"time_us", r->time_us},
+                   {"tflops", r->tflops},
+                   {"peak_fraction", r->peak_fraction},
+                   {"flops", r->flops},
+                   {"hbm_read_bytes", r->hbm_read_bytes},
+                   {"hbm_write_bytes", r->hbm_write_bytes},
+                   {"l2_read_bytes", r->l2_read_bytes},
+                   {"workspace_bytes", r->workspace_bytes},
+                   {"speedup_over_naive", r->speedup_over_naive},
+                   {"speedup_over_previous", r->speedup_over_previous}};
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
+        number(to, figures[f].name, figures[f].value);
+        fputs(", ", to);
+    }
+    named_string(to, "time_kind", isnan(r->time_us) ? NULL : run->time_kind);
+    fputs(", ", to);
+    named_string(to, "refused", r->refused[0] != 0 ? r->refused : NULL);
+    fputs(", ", to);
+    named_string(to, "device_error", r->error[0] != 0 ? r->error : NULL);
+    fprintf(to, ", \"overrun\": %s", r->overrun ? "true" : "false");
+    fprintf(to, ", \"findings\": %s}", r->findings != NULL ? r->findings : "[]");
+}
+
+void write_json(FILE *to, const Run *run) {
+    const Device *d = run->device;
+    fprintf(to, "{\"chapter\": %d, \"device\": {\"kind\": \"%s\", ", run->chapter->number,
+            d->softgpu != NULL ? "softgpu" : "gpu");
+    named_string(to, "gpu", d->name);
+    fputs(", ", to);
+    named_string(to, "name", d->full_name);
+    fputs(", ", to);
+    number(to, "clock_ghz", d->clock_ghz > 0 ? d->clock_ghz : NAN);
+    fprintf(to, ", \"sms\": %d}, \"problem\": ", d->sms);
+    write_problem(to, run, &run->checked);
+    fputs(", \"timed_problem\": ", to);
+    if (run->options->check_only)
+        fputs("null", to);
+    else
+        write_problem(to, run, &run->timed);
+    fputs(", \"steps\": [", to);
+    for (int i = 0; i < run->count; i++) {
+        if (i > 0) fputs(", ", to);
+        fputs("\n  ", to);
+        write_step(to, run, &run->results[i]);
+    }
+    fputs("]}", to);
+}

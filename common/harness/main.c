@@ -1,0 +1,177 @@
+// ./run: checks and times one chapter's steps. Everything that can be refused is refused before
+// anything runs or is written.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/built.h"
+#include "harness/files.h"
+#include "harness/input.h"
+#include "harness/parallel.h"
+#include "harness/report.h"
+
+enum { EXIT_USAGE = 2 };
+
+static int refused(const Message *message) {
+    fprintf(stderr, "run: %s\n", message->text);
+    return EXIT_USAGE;
+}
+
+// Where results go, decided before the run.
+typedef struct {
+    FILE *table;
+    char csv[4096], png[4096];
+    OutputFile json_file, csv_file;
+    bool draw;
+} Outputs;
+
+static bool is_standard_output(const char *path) {
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+// Names the files and makes sure that they can be written. Without options results go to results/.
+static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Message *message) {
+    *out = (Outputs){.table = stdout, .draw = !o->check_only || o->plot != NULL};
+    if (is_standard_output(o->json) || is_standard_output(o->csv) ||
+        is_standard_output(o->report)) {
+        out->table = stderr;
+    }
+    if (is_standard_output(o->plot))
+        return refuse(message, "--plot -: give the name of a .png file");
+    snprintf(out->csv, sizeof out->csv, "results/chapter-%d.csv", c->number);
+    snprintf(out->png, sizeof out->png, "results/chapter-%d.png", c->number);
+    if ((o->csv == NULL || o->plot == NULL) && !folder_prepare("results", message)) return false;
+    if (o->csv != NULL && !is_standard_output(o->csv)) {
+        snprintf(out->csv, sizeof out->csv, "%.4000s", o->csv);
+    }
+    if (o->plot != NULL) snprintf(out->png, sizeof out->png, "%.4000s", o->plot);
+    if (!file_probe(out->csv, message) || !file_probe(out->png, message)) return false;
+    const char *const files[] = {o->json, o->trace, o->report};
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        if (files[f] == NULL || is_standard_output(files[f])) continue;
+        if (!file_probe(files[f], message)) return false;
+    }
+    return o->save == NULL || folder_prepare(o->save, message);
+}
+
+// SOFTGPU_SAMPLE counts where --sample wasn't given, as the rest of softgpu's environment does.
+static bool read_environment(Options *o, Message *message) {
+    const char *text = getenv("SOFTGPU_SAMPLE");
+    if (o->sample != NOT_GIVEN || text == NULL || text[0] == 0) return true;
+    char *end;
+    long sample = strtol(text, &end, 10);
+    if (*end != 0 || sample < 0 || sample > 100000) {
+        return refuse(message, "SOFTGPU_SAMPLE=%s: give a number of SMs, 0 for all", text);
+    }
+    o->sample = (int)sample;
+    return true;
+}
+
+// Sets up one run: its problems and data.
+static bool make_run(Run *run, const Options *o, const Device *device, const bool *chosen,
+                     Options *sized, Message *message) {
+    *run = (Run){.chapter = &chapter, .options = o, .device = device, .chosen = chosen};
+    run->backward = o->backward || chapter.default_backward;
+    *sized = *o;
+    if (o->input != NULL &&
+        !input_read(o->input, run->backward, sized, &run->saved_inputs, message)) {
+        return false;
+    }
+    run->same = options_size_given(sized);
+    const DefaultProblem *timing = run->same ? &chapter.check : &chapter.timing;
+    if (!problem_make(sized, &chapter, &chapter.check, built_head_dims, &run->checked, message) ||
+        !problem_make(sized, &chapter, timing, built_head_dims, &run->timed, message)) {
+        return false;
+    }
+    // --sample is about the timing: the check runs on all SMs, unless both are one.
+    if (!run->same) run->checked.sample = 0;
+    return run->saved_inputs.q == NULL || input_round(&run->checked, &run->saved_inputs, message);
+}
+
+// One run, or one for each value of a sweep; returns the exit status.
+static int run_all(const Options *options, const Device *device, const bool *chosen, Outputs *out) {
+    Message message;
+    int status = 0, runs = options->sweep != NULL ? options->swept_count : 1;
+    OutputFile csv = {0}, json = {0};
+    bool to_stdout = is_standard_output(options->csv);
+    if (!file_open(&csv, to_stdout ? "-" : out->csv, &message)) return refused(&message);
+    if (options->json != NULL && !file_open(&json, options->json, &message)) {
+        file_abandon(&csv);
+        return refused(&message);
+    }
+    write_csv_header(csv.stream);
+    if (json.stream != NULL && options->sweep != NULL) {
+        fprintf(json.stream, "{\"chapter\": %d, \"sweep\": \"%s\", \"runs\": [", chapter.number,
+                options->sweep);
+    }
+    static Run run;
+    for (int i = 0; i < runs; i++) {
+        Options o = *options, sized;
+        if (options->sweep != NULL) options_set_size(&o, options->sweep, options->swept[i]);
+        bool done =
+            make_run(&run, &o, device, chosen, &sized, &message) && run_steps(&run, &message);
+        if (done) {
+            if (i > 0) fputc('\n', out->table);
+            print_table(out->table, &run);
+            fflush(out->table);
+            write_csv(csv.stream, &run);
+            if (json.stream != NULL && i > 0) fputs(",\n", json.stream);
+            if (json.stream != NULL) write_json(json.stream, &run);
+            if (run.status > status) status = run.status;
+        }
+        inputs_free(&run.saved_inputs);
+        run_free(&run);
+        if (done) continue;
+        file_abandon(&csv);
+        if (json.stream != NULL) file_abandon(&json);
+        return refused(&message);
+    }
+    if (json.stream != NULL) fputs(options->sweep != NULL ? "]}\n" : "\n", json.stream);
+    if (json.stream != NULL && !file_commit(&json, &message)) return refused(&message);
+    if (!file_commit(&csv, &message)) return refused(&message);
+
+    if (to_stdout) {
+        if (options->plot != NULL) fprintf(stderr, "run: no picture: it needs the CSV in a file\n");
+        return status;
+    }
+    bool drawn = out->draw && draw_plot("chapter.py", out->csv, out->png, &message);
+    fprintf(out->table, "\n%s%s%s\n", out->csv, drawn ? "  " : "", drawn ? out->png : "");
+    if (out->draw && !drawn) fprintf(stderr, "run: %s\n", message.text);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    static Options options;
+    static Device device;
+    static Outputs outputs;
+    Message message;
+    if (!options_read(argc, argv, &chapter, &options, &message) ||
+        !read_environment(&options, &message)) {
+        return refused(&message);
+    }
+    if (options.help) {
+        options_help(stdout, &chapter);
+        return 0;
+    }
+    if (options.list) {
+        print_list(stdout, &chapter);
+        return 0;
+    }
+    bool *chosen = allocate(chapter.step_count);
+    if (!steps_choose(&chapter, options.steps, chosen, &message)) return refused(&message);
+    if (options.threads != NULL) parallel_set_threads(atoi(options.threads));
+
+    // The sizes and the data, before a device is looked for: each value of a sweep.
+    for (int i = 0; i < (options.sweep != NULL ? options.swept_count : 1); i++) {
+        static Run probe;
+        Options o = options, sized;
+        if (options.sweep != NULL) options_set_size(&o, options.sweep, options.swept[i]);
+        if (!make_run(&probe, &o, &device, chosen, &sized, &message)) return refused(&message);
+        inputs_free(&probe.saved_inputs);
+    }
+    if (!prepare_outputs(&options, &chapter, &outputs, &message)) return refused(&message);
+    if (!device_open(&options, &chapter, argv, &device, &message)) return refused(&message);
+    int status = run_all(&options, &device, chosen, &outputs);
+    free(chosen);
+    return status;
+}

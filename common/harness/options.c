@@ -1,0 +1,484 @@
+// The command line of ./run. One table holds every option: its name, what kind of value it takes,
+// where the value goes, and its line in --help. Options of later chapters are known by name, so
+// that asking for one too early gets a useful answer.
+#include "harness/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum {
+    TAKES_NOTHING, // sets a bool
+    TAKES_TEXT,    // a const char *
+    TAKES_SIZE,    // an int64_t, 1 … 2^31-1
+    TAKES_LENGTH,  // an int64_t, 0 … 2^31-1: a sequence may be empty
+    TAKES_SEQLEN,  // both lengths at once, from 1
+    TAKES_REAL,    // a double
+    TAKES_DTYPE,
+    TAKES_WINDOW,
+    TAKES_SEED,
+    TAKES_SCHEDULES,
+    TAKES_SAMPLE,
+    TAKES_DEVICE,
+    TAKES_SWEEP,
+    TAKES_COUNT, // text that must be a whole number from 1
+    TAKES_CLOCK, // text that must be a positive number
+    IN_CHAPTER,  // belongs to the chapter `later`
+    WITH_TIMING, // comes with the timing model
+} Takes;
+
+typedef struct {
+    const char *name, *value;
+    Takes takes;
+    size_t place; // offset in Options
+    int later;
+    const char *help;
+} OptionLine;
+
+#define AT(field) offsetof(Options, field)
+
+static const OptionLine lines[] = {
+    {"batch", "B", TAKES_SIZE, AT(batch), 0, "the problem: sequences"},
+    {"heads", "H", TAKES_SIZE, AT(heads), 0, "query heads"},
+    {"kv-heads", "H", TAKES_SIZE, AT(kv_heads), 0, "key and value heads; divides --heads"},
+    {"seqlen", "N", TAKES_SEQLEN, 0, 0, "queries and keys"},
+    {"seqlen-q", "N", TAKES_LENGTH, AT(seqlen_q), 0, "queries"},
+    {"seqlen-k", "N", TAKES_LENGTH, AT(seqlen_k), 0, "keys"},
+    {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
+    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16 or fp8"},
+    {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
+    {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
+    {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
+    {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
+    {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too"},
+    {"input", "DIR", TAKES_TEXT, AT(input), 0, "q.npy, k.npy, v.npy (dout.npy) instead of random"},
+    {"save", "DIR", TAKES_TEXT, AT(save), 0, "write o.npy, lse.npy (dq, dk, dv) of the last step"},
+    {"seed", "S", TAKES_SEED, AT(seed), 0, "of the random data"},
+    {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
+    {"list", NULL, TAKES_NOTHING, AT(list), 0, "the chapter's steps"},
+    {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "no timing"},
+    {"sweep", "NAME=A,B,…", TAKES_SWEEP, AT(sweep), 0, "a size option, one run for each value"},
+    {"device", "WHERE", TAKES_DEVICE, AT(device), 0, "auto, gpu or softgpu"},
+    {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, h100, h200 or b200"},
+    {"clock", "GHZ", TAKES_CLOCK, AT(clock), 0, "the modelled clock"},
+    {"sms", "N", TAKES_COUNT, AT(sms), 0, "the modelled GPU has only N SMs"},
+    {"sample", "N", TAKES_SAMPLE, AT(sample), 0, "simulate N of its SMs and scale; 0: all"},
+    {"schedule", "S[,S…]", TAKES_SCHEDULES, 0, 0, "softgpu's order of warps; each is checked"},
+    {"check", "LIST", TAKES_TEXT, AT(check), 0, "mem,init,race,sync,all,none (softgpu)"},
+    {"async", "ORDER", TAKES_TEXT, AT(async), 0, "early, late or random (softgpu)"},
+    {"numerics", "KIND", TAKES_TEXT, AT(numerics), 0, "fast or hardware (softgpu)"},
+    {"threads", "N", TAKES_COUNT, AT(threads), 0, "host threads"},
+    {"strict", NULL, TAKES_NOTHING, AT(strict), 0, "what PTX demands, to the letter (the default)"},
+    {"no-strict", NULL, TAKES_NOTHING, AT(no_strict), 0, "as the launcher is by default"},
+    {"json", "FILE", TAKES_TEXT, AT(json), 0, "results; - is standard output"},
+    {"csv", "FILE", TAKES_TEXT, AT(csv), 0, "results; else results/chapter-N.csv"},
+    {"plot", "FILE", TAKES_TEXT, AT(plot), 0, "the picture; else results/chapter-N.png"},
+    {"trace", "FILE", TAKES_TEXT, AT(trace), 0, "softgpu's timeline"},
+    {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
+    {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
+    {"deterministic", NULL, IN_CHAPTER, 0, 4, NULL},
+    {"head-dim-v", "D", IN_CHAPTER, 0, 5, NULL},
+    {"splits", "N", IN_CHAPTER, 0, 9, NULL},
+    {"page-size", "P", IN_CHAPTER, 0, 9, NULL},
+    {"sink", NULL, IN_CHAPTER, 0, 9, NULL},
+    {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
+    {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
+    {"schedule-study", NULL, IN_CHAPTER, 0, 7, NULL},
+    {"explain", NULL, WITH_TIMING, 0, 0, NULL},
+    {"predict", NULL, WITH_TIMING, 0, 0, NULL},
+};
+enum { LINES = sizeof lines / sizeof *lines };
+
+static const int64_t largest_size = 0x7fffffff;
+
+// Reads a whole number that takes all of the text.
+static bool whole_number(const char *text, int64_t *value) {
+    char *end;
+    if (text[0] == 0 || strchr("+-0123456789", text[0]) == NULL) return false;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    return end != text && *end == 0 && errno == 0;
+}
+
+static bool real_number(const char *text, double *value) {
+    char *end;
+    if (text[0] == 0 || strchr("+-.0123456789", text[0]) == NULL) return false;
+    *value = strtod(text, &end);
+    return end != text && *end == 0 && isfinite(*value);
+}
+
+static bool size_in_range(const char *name, const char *text, int64_t least, int64_t *value,
+                          Message *message) {
+    if (!whole_number(text, value) || *value < least || *value > largest_size) {
+        return refuse(message, "--%s %s: give a whole number from %lld to %lld", name, text,
+                      (long long)least, (long long)largest_size);
+    }
+    return true;
+}
+
+static bool read_window(const char *text, Options *o, Message *message) {
+    char left[32];
+    const char *comma = strchr(text, ',');
+    size_t length = comma == NULL ? 0 : (size_t)(comma - text);
+    if (length == 0 || length >= sizeof left) {
+        return refuse(message,
+                      "--window %s: give two numbers, keys before and after: --window 128,0", text);
+    }
+    memcpy(left, text, length);
+    left[length] = 0;
+    if (!whole_number(left, &o->window_left) || !whole_number(comma + 1, &o->window_right)) {
+        return refuse(message, "--window %s: give two whole numbers: --window 128,0", text);
+    }
+    if (o->window_left < -1 || o->window_right < -1) {
+        return refuse(message, "--window %s: a side is -1 (no limit) or more", text);
+    }
+    if (o->window_left > largest_size || o->window_right > largest_size) {
+        return refuse(message, "--window %s: a side is at most %lld", text,
+                      (long long)largest_size);
+    }
+    return true;
+}
+
+static bool read_dtype(const char *text, Options *o, Message *message) {
+    static const char *const names[] = {"fp32", "fp16", "bf16", "fp8"};
+    for (int d = 0; d < 4; d++) {
+        if (strcmp(text, names[d]) != 0) continue;
+        o->dtype = d;
+        return true;
+    }
+    return refuse(message, "--dtype %s: one of fp32, fp16, bf16, fp8", text);
+}
+
+static bool read_device(const char *text, Options *o, Message *message) {
+    static const char *const names[] = {"auto", "gpu", "softgpu"};
+    for (int d = 0; d < 3; d++) {
+        if (strcmp(text, names[d]) != 0) continue;
+        o->device = (DeviceChoice)d;
+        return true;
+    }
+    return refuse(message, "--device %s: one of auto, gpu, softgpu", text);
+}
+
+// Calls `each` for the parts of a list between commas. The parts are copied to `part`.
+static const char *next_part(const char *text, char *part, size_t size) {
+    size_t length = strcspn(text, ",");
+    if (length >= size) length = size - 1;
+    memcpy(part, text, length);
+    part[length] = 0;
+    text += strcspn(text, ",");
+    return *text == ',' ? text + 1 : NULL;
+}
+
+static bool read_seed(const char *option, const char *text, uint64_t *seed, Message *message) {
+    char *end;
+    errno = 0;
+    if (text[0] >= '0' && text[0] <= '9') {
+        *seed = strtoull(text, &end, 10);
+        if (*end == 0 && errno == 0) return true;
+    }
+    return refuse(message, "--%s %s: give a whole number from 0 on", option, text);
+}
+
+static bool read_schedules(const char *text, Options *o, Message *message) {
+    char part[32];
+    o->schedule_count = 0;
+    for (const char *rest = text; rest != NULL;) {
+        rest = next_part(rest, part, sizeof part);
+        if (o->schedule_count == MOST_SCHEDULES) {
+            return refuse(message, "--schedule: at most %d at a time", MOST_SCHEDULES);
+        }
+        if (!read_seed("schedule", part, &o->schedules[o->schedule_count++], message)) return false;
+    }
+    return true;
+}
+
+bool options_set_size(Options *o, const char *name, int64_t value) {
+    if (strcmp(name, "seqlen") == 0) {
+        o->seqlen_q = o->seqlen_k = value;
+        return true;
+    }
+    for (int i = 0; i < LINES; i++) {
+        if (strcmp(lines[i].name, name) != 0) continue;
+        if (lines[i].takes != TAKES_SIZE && lines[i].takes != TAKES_LENGTH) return false;
+        *(int64_t *)((char *)o + lines[i].place) = value;
+        return true;
+    }
+    return false;
+}
+
+static bool read_sweep(const char *text, Options *o, Message *message) {
+    static char name[32];
+    const char *equals = strchr(text, '=');
+    size_t length = equals == NULL ? sizeof name : (size_t)(equals - text);
+    if (length >= sizeof name) {
+        return refuse(message,
+                      "--sweep %s: give an option and its values: --sweep "
+                      "seqlen=512,1024,2048",
+                      text);
+    }
+    memcpy(name, text, length);
+    name[length] = 0;
+    Options probe = *o;
+    if (!options_set_size(&probe, name, 1)) {
+        return refuse(message,
+                      "--sweep %s: can sweep seqlen, seqlen-q, seqlen-k, batch, heads, kv-heads, "
+                      "head-dim",
+                      name);
+    }
+    o->sweep = name;
+    o->swept_count = 0;
+    for (const char *rest = equals + 1; rest != NULL;) {
+        char part[32];
+        rest = next_part(rest, part, sizeof part);
+        if (o->swept_count == MOST_SWEPT) {
+            return refuse(message, "--sweep: at most %d values", MOST_SWEPT);
+        }
+        int64_t least = strcmp(name, "seqlen-q") == 0 || strcmp(name, "seqlen-k") == 0 ? 0 : 1;
+        if (!size_in_range(name, part, least, &o->swept[o->swept_count++], message)) return false;
+    }
+    return true;
+}
+
+// One option with its value (NULL if it takes none).
+static bool read_option(const OptionLine *line, const char *value, const Chapter *chapter,
+                        Options *o, Message *message) {
+    void *place = (char *)o + line->place;
+    int64_t number;
+    double real;
+    switch (line->takes) {
+    case TAKES_NOTHING: *(bool *)place = true; return true;
+    case TAKES_TEXT:
+        if (value[0] == 0) return refuse(message, "--%s: the value is empty", line->name);
+        *(const char **)place = value;
+        return true;
+    case TAKES_SIZE: return size_in_range(line->name, value, 1, place, message);
+    case TAKES_LENGTH: return size_in_range(line->name, value, 0, place, message);
+    case TAKES_SEQLEN:
+        if (!size_in_range(line->name, value, 1, &number, message)) return false;
+        o->seqlen_q = o->seqlen_k = number;
+        return true;
+    case TAKES_SAMPLE:
+        if (!size_in_range(line->name, value, 0, &number, message)) return false;
+        o->sample = (int)number;
+        return true;
+    case TAKES_COUNT:
+        if (!size_in_range(line->name, value, 1, &number, message)) return false;
+        *(const char **)place = value;
+        return true;
+    case TAKES_REAL:
+        if (!real_number(value, place)) {
+            return refuse(message, "--%s %s: give a finite number", line->name, value);
+        }
+        if (strcmp(line->name, "softcap") == 0 && o->softcap < 0) {
+            return refuse(message, "--softcap %s: give 0 (none) or more", value);
+        }
+        return true;
+    case TAKES_CLOCK:
+        if (!real_number(value, &real) || real <= 0) {
+            return refuse(message, "--%s %s: give a number above 0", line->name, value);
+        }
+        *(const char **)place = value;
+        return true;
+    case TAKES_DTYPE: return read_dtype(value, o, message);
+    case TAKES_WINDOW: return read_window(value, o, message);
+    case TAKES_SEED: return read_seed(line->name, value, &o->seed, message);
+    case TAKES_SCHEDULES: return read_schedules(value, o, message);
+    case TAKES_DEVICE: return read_device(value, o, message);
+    case TAKES_SWEEP: return read_sweep(value, o, message);
+    case IN_CHAPTER:
+        return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
+                      line->name, chapter->number, line->later);
+    case WITH_TIMING:
+        return refuse(message, "--%s: not built yet; it comes with softgpu's timing model",
+                      line->name);
+    }
+    return false;
+}
+
+// Is the value (or, of a list, each part) one of the names?
+static bool names_known(const char *option, const char *value, const char *names, bool list,
+                        Message *message) {
+    char part[32], padded[64], wanted[40];
+    snprintf(padded, sizeof padded, " %s ", names);
+    for (const char *rest = value; rest != NULL;) {
+        const char *start = rest;
+        rest = next_part(rest, part, sizeof part);
+        snprintf(wanted, sizeof wanted, " %s ", part);
+        bool whole = list || rest == NULL;
+        if (whole && part[0] != 0 && strcspn(start, ",") < sizeof part &&
+            strchr(part, ' ') == NULL && strstr(padded, wanted) != NULL) {
+            if (strcmp(option, "check") != 0 || strcmp(part, "race") != 0) continue;
+            return refuse(message, "--check race: not built yet; mem, init and sync are");
+        }
+        return refuse(message, "--%s %s: %s %s", option, value, list ? "a list of" : "one of",
+                      names);
+    }
+    return true;
+}
+
+bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Message *message) {
+    *o = (Options){.batch = NOT_GIVEN,
+                   .heads = NOT_GIVEN,
+                   .kv_heads = NOT_GIVEN,
+                   .seqlen_q = NOT_GIVEN,
+                   .seqlen_k = NOT_GIVEN,
+                   .head_dim = NOT_GIVEN,
+                   .dtype = NOT_GIVEN,
+                   .window_left = -1,
+                   .window_right = -1,
+                   .scale = NAN,
+                   .sample = NOT_GIVEN};
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (strcmp(argument, "-h") == 0) argument = "--help";
+        if (strncmp(argument, "--", 2) != 0 || argument[2] == 0) {
+            return refuse(message, "%s: not an option; see --help", argument);
+        }
+        const char *name = argument + 2, *value = strchr(name, '=');
+        size_t length = value == NULL ? strlen(name) : (size_t)(value - name);
+        const OptionLine *line = NULL;
+        for (int k = 0; k < LINES && line == NULL; k++) {
+            if (strlen(lines[k].name) == length && memcmp(lines[k].name, name, length) == 0) {
+                line = &lines[k];
+            }
+        }
+        if (line == NULL) {
+            return refuse(message, "--%.*s: unknown option; see --help", (int)length, name);
+        }
+        if (line->takes == IN_CHAPTER || line->takes == WITH_TIMING) {
+            return read_option(line, NULL, chapter, o, message);
+        }
+        if (value != NULL) value++;
+        if (line->value == NULL && value != NULL) {
+            return refuse(message, "--%s takes no value", line->name);
+        }
+        if (line->value != NULL && value == NULL) {
+            if (i + 1 == argc) {
+                return refuse(message, "--%s needs a value: --%s %s", line->name, line->name,
+                              line->value);
+            }
+            value = argv[++i];
+        }
+        if (!read_option(line, value, chapter, o, message)) return false;
+    }
+    if (o->backward && !chapter->has_backward) {
+        return refuse(message,
+                      "--backward: chapter %d has no backward pass; chapters 1, 4, 5 and 8 do",
+                      chapter->number);
+    }
+    if (o->strict && o->no_strict) {
+        return refuse(message, "--strict and --no-strict: only one of them");
+    }
+    if (!names_known("gpu", o->gpu, "a100 h100 h200 b200", false, message) ||
+        !names_known("async", o->async, "early late random", false, message) ||
+        !names_known("numerics", o->numerics, "fast hardware", false, message) ||
+        !names_known("check", o->check, "mem init race sync all none", true, message)) {
+        return false;
+    }
+    if (o->input != NULL && (options_size_given(o) || o->sweep != NULL)) {
+        return refuse(message, "--input: the files say the sizes; leave the size options out");
+    }
+    if (o->json != NULL && o->csv != NULL && strcmp(o->json, "-") == 0 &&
+        strcmp(o->csv, "-") == 0) {
+        return refuse(message, "--json - and --csv -: only one can have standard output");
+    }
+    return true;
+}
+
+void options_help(FILE *to, const Chapter *chapter) {
+    fprintf(to,
+            "usage: ./run [options]\n"
+            "Chapter %d, %s: checks every step against a float64 reference and times it.\n\n",
+            chapter->number, chapter->title);
+    for (int i = 0; i < LINES; i++) {
+        if (lines[i].help == NULL) continue;
+        char left[64];
+        snprintf(left, sizeof left, "--%s %s", lines[i].name,
+                 lines[i].value != NULL ? lines[i].value : "");
+        int width = 0; // columns, not bytes: the ellipsis is three bytes wide
+        for (const char *c = left; *c != 0; c++) width += (*c & 0xc0) != 0x80;
+        fprintf(to, "  %s%*s%s\n", left, width < 22 ? 22 - width : 1, "", lines[i].help);
+    }
+    fprintf(to, "\nexit status: 0 every step right, 1 a step wrong, 2 bad usage or input, 3 the "
+                "device\nreported an error\n");
+}
+
+bool options_size_given(const Options *o) {
+    return o->batch != NOT_GIVEN || o->heads != NOT_GIVEN || o->kv_heads != NOT_GIVEN ||
+           o->seqlen_q != NOT_GIVEN || o->seqlen_k != NOT_GIVEN || o->head_dim != NOT_GIVEN;
+}
+
+static int64_t given_or(int64_t given, int64_t otherwise) {
+    return given != NOT_GIVEN ? given : otherwise;
+}
+
+// Chooses the built variant that holds head_dim, or says which command builds one.
+static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *built, int *variant,
+                           Message *message) {
+    static const int tiles[] = {64, 96, 128, 192, 256};
+    if (head_dim > 256 || head_dim % 8 != 0) {
+        return refuse(message, "--head-dim %lld: give a multiple of 8 up to 256",
+                      (long long)head_dim);
+    }
+    for (int i = 0; built[i] != 0; i++) {
+        if (built[i] < head_dim) continue;
+        *variant = built[i];
+        return true;
+    }
+    char list[64] = "";
+    for (int i = 0; built[i] != 0; i++) {
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%d ", built[i]);
+    }
+    int wanted = 256;
+    for (int t = 4; t >= 0; t--) wanted = tiles[t] >= head_dim ? tiles[t] : wanted;
+    return refuse(message, "--head-dim %lld: not built; make chapter-%d HEAD_DIMS=\"%s%d\"",
+                  (long long)head_dim, chapter->number, list, wanted);
+}
+
+bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem *base,
+                  const int *built, Problem *p, Message *message) {
+    int64_t heads = given_or(o->heads, base->heads);
+    // A number of heads without one of K/V heads: as many of these.
+    int64_t kv_heads = given_or(o->kv_heads, o->heads != NOT_GIVEN ? heads : base->kv_heads);
+    int64_t head_dim = given_or(o->head_dim, base->head_dim);
+    *p = (Problem){.dtype = o->dtype != NOT_GIVEN ? (Dtype)o->dtype : base->dtype,
+                   .batch = (int)given_or(o->batch, base->batch),
+                   .heads = (int)heads,
+                   .kv_heads = (int)kv_heads,
+                   .seqlen_q = given_or(o->seqlen_q, base->seqlen_q),
+                   .seqlen_k = given_or(o->seqlen_k, base->seqlen_k),
+                   .head_dim = (int)head_dim,
+                   .window_left = o->window_left,
+                   .window_right = o->window_right,
+                   .causal = o->causal || base->causal,
+                   .softcap = (float)o->softcap,
+                   .seed = o->seed};
+    if (heads % kv_heads != 0) {
+        return refuse(message,
+                      "--heads %lld --kv-heads %lld: the query heads must be a multiple of "
+                      "the K/V heads",
+                      (long long)heads, (long long)kv_heads);
+    }
+    if (!choose_variant(chapter, head_dim, built, &p->built_head_dim, message)) return false;
+    if (p->dtype == DTYPE_FP8 && chapter->number < 6) {
+        return refuse(message, "--dtype fp8: comes with chapter 6; here fp16, bf16%s",
+                      chapter->number <= 3 ? ", fp32" : "");
+    }
+    if (p->causal) p->window_right = 0;
+    p->scale = isnan(o->scale) ? (float)(1 / sqrt((double)head_dim)) : (float)o->scale;
+    if (!isfinite(p->scale)) return refuse(message, "--scale: beyond float's range");
+    // Any size option makes the problem the person's own, and then all of it is simulated.
+    p->sample = o->sample != NOT_GIVEN ? o->sample : 0;
+    if (o->sample == NOT_GIVEN && !options_size_given(o) && o->input == NULL) {
+        p->sample = base->sample;
+    }
+    // What the host holds beside the device's copy: more than 2^44 bytes fits no machine.
+    double elements = (double)p->batch * p->built_head_dim *
+                      ((double)p->heads * (double)p->seqlen_q * 2 +
+                       (double)p->kv_heads * (double)p->seqlen_k * 2);
+    if (elements > 0x1p41 || (double)p->batch * p->heads * (double)p->seqlen_q > 0x1p40) {
+        return refuse(message, "the problem has %.3g elements: too many for any memory", elements);
+    }
+    return true;
+}

@@ -1,0 +1,55 @@
+// What the person asked ./run for.
+#ifndef OPTIONS_H
+#define OPTIONS_H
+
+#include "harness/chapter.h"
+#include "harness/message.h"
+#include "harness/problem.h"
+
+typedef enum { DEVICE_AUTO, DEVICE_GPU, DEVICE_SOFTGPU } DeviceChoice;
+
+enum { NOT_GIVEN = -1, MOST_SWEPT = 64, MOST_SCHEDULES = 256 };
+
+typedef struct {
+    // the problem; NOT_GIVEN: the chapter's default
+    int64_t batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim;
+    int dtype;
+    bool causal, backward;
+    int64_t window_left, window_right; // -1 = unlimited
+    double softcap, scale;             // scale NAN = 1/sqrt(head_dim)
+    uint64_t seed;
+    const char *input, *save;
+
+    const char *steps; // NULL = all
+    DeviceChoice device;
+    bool check_only, list, help;
+    const char *sweep; // the swept option's name without dashes; NULL = none
+    int64_t swept[MOST_SWEPT];
+    int swept_count;
+    uint64_t schedules[MOST_SCHEDULES];
+    int schedule_count; // 0 = schedule 0, or what the environment says
+    int sample;         // NOT_GIVEN: the chapter's
+
+    // for softgpu, as text; NULL = not given
+    const char *gpu, *clock, *sms, *check, *async, *numerics, *threads;
+    bool strict, no_strict; // neither: the environment's word, else strict
+
+    const char *json, *csv, *plot, *trace, *report;
+} Options;
+
+// Reads the command line. False: the message names the option and the mend.
+bool options_read(int argc, char **argv, const Chapter *chapter, Options *options,
+                  Message *message);
+void options_help(FILE *to, const Chapter *chapter);
+
+// Sets a size by its option's name ("seqlen"), as --sweep does. False if there is none such.
+bool options_set_size(Options *options, const char *name, int64_t value);
+// Was any size given (then the checked and the timed problem are the same)?
+bool options_size_given(const Options *options);
+
+// The problem that a chapter's default and the options make. `built` lists the built head_dims, 0
+// at its end, in rising order. False: the message says what is impossible and what to do.
+bool problem_make(const Options *options, const Chapter *chapter, const DefaultProblem *base,
+                  const int *built, Problem *problem, Message *message);
+
+#endif

@@ -1,0 +1,376 @@
+// One step on one problem. Every run of a kernel writes into poisoned outputs, and what the last
+// timed run left is checked like what the first one did.
+#include "harness/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "harness/buffer.h"
+#include "harness/convert.h"
+#include "harness/npy.h"
+
+enum { WARM_UP_RUNS = 3, FEWEST_RUNS = 5, MOST_RUNS = 50 };
+static const double enough_us = 500e3; // of timed runs
+
+// The inputs' order in Tensors.
+enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_DOUT, INPUT_COUNT };
+
+typedef struct {
+    Buffer input[INPUT_COUNT], output[TENSOR_COUNT], workspace;
+    cudaStream_t stream;
+    cudaEvent_t start, stop;
+    Attention attention;
+} Tensors;
+
+static size_t tensor_bytes(const Problem *p, TensorName tensor) {
+    return (size_t)tensor_elements(p, tensor) * dtype_size(tensor_dtype(p, tensor));
+}
+
+// The bytes of q, k, v or dout: those of the output of the same shape.
+static size_t input_bytes(const Problem *p, int input) {
+    return tensor_bytes(p, input == INPUT_Q || input == INPUT_DOUT ? TENSOR_O : TENSOR_DK);
+}
+
+static bool tensor_wanted(TensorName tensor, bool backward) {
+    return backward || tensor == TENSOR_O || tensor == TENSOR_LSE;
+}
+
+// The problem without its memory, as `refuses` and the workspace functions take it.
+static Attention attention_of(const Problem *p) {
+    return (Attention){.dtype = p->dtype,
+                       .batch = p->batch,
+                       .heads = p->heads,
+                       .kv_heads = p->kv_heads,
+                       .seqlen_q = p->seqlen_q,
+                       .seqlen_k = p->seqlen_k,
+                       .head_dim = p->built_head_dim,
+                       .softmax_scale = p->scale,
+                       .softcap = p->softcap,
+                       .window_left = p->window_left,
+                       .window_right = p->window_right};
+}
+
+static size_t workspace_bytes(const Step *step, const Attention *a, bool backward) {
+    size_t bytes = step->forward_workspace != NULL ? step->forward_workspace(a) : 0;
+    if (!backward || step->backward_workspace == NULL) return bytes;
+    size_t more = step->backward_workspace(a);
+    return more > bytes ? more : bytes;
+}
+
+// What the host can still give, in bytes; 0 = unknown.
+static double host_memory(void) {
+    FILE *stream = fopen("/proc/meminfo", "r");
+    char line[128];
+    double kilobytes = 0;
+    while (stream != NULL && fgets(line, sizeof line, stream) != NULL) {
+        if (sscanf(line, "MemAvailable: %lf", &kilobytes) == 1) break;
+    }
+    if (stream != NULL) fclose(stream);
+    return kilobytes * 1024;
+}
+
+bool pass_refused(const Step *step, const Problem *p, const Device *device, bool backward,
+                  char *reason, size_t size) {
+    Attention a = attention_of(p);
+    reason[0] = 0;
+    if (backward && step->backward == NULL) {
+        snprintf(reason, size, "%s has no backward pass", step->name);
+        return true;
+    }
+    const char *refusal = step->refuses != NULL ? step->refuses(&a, backward) : NULL;
+    if (refusal != NULL) {
+        snprintf(reason, size, "%s", refusal);
+        return true;
+    }
+    double bytes = (double)workspace_bytes(step, &a, backward);
+    for (int i = 0; i < INPUT_COUNT; i++) {
+        if (i != INPUT_DOUT || backward) bytes += (double)input_bytes(p, i);
+    }
+    for (int t = 0; t < TENSOR_COUNT; t++) {
+        if (tensor_wanted((TensorName)t, backward)) bytes += (double)tensor_bytes(p, (TensorName)t);
+    }
+    size_t unused = 0, total = 0;
+    if (cudaMemGetInfo(&unused, &total) == cudaSuccess && bytes > (double)unused) {
+        snprintf(reason, size, "needs %.1f GB of device memory; %.1f GB are free", bytes * 1e-9,
+                 (double)unused * 1e-9);
+        return true;
+    }
+    // softgpu's device memory is this machine's, its bookkeeping a quarter on top; a sample of SMs
+    // touches only its share.
+    double host = host_memory();
+    if (device->softgpu != NULL && p->sample == 0 && host > 0 && bytes * 1.25 > host) {
+        snprintf(reason, size, "needs %.1f GB of memory on softgpu; this machine has %.1f GB free",
+                 bytes * 1.25e-9, host * 1e-9);
+        return true;
+    }
+    return false;
+}
+
+// Adds what softgpu found since the last call to the result.
+static void collect_findings(const Pass *pass, StepResult *result) {
+    if (pass->device->softgpu == NULL) return;
+    const char *found = pass->device->softgpu->findings_json();
+    const char *open = found != NULL ? strchr(found, '[') : NULL;
+    const char *close = found != NULL ? strrchr(found, ']') : NULL;
+    if (open == NULL || close == NULL) return;
+    open++;
+    open += strspn(open, " \n\t");
+    if (open >= close) return;
+    size_t before = result->findings != NULL ? strlen(result->findings) - 1 : 0; // without its ]
+    size_t length = (size_t)(close - open);
+    char *joined = allocate((int64_t)(before + length + 4));
+    if (before > 0) memcpy(joined, result->findings, before);
+    joined[before] = before > 0 ? ',' : '[';
+    memcpy(joined + before + 1, open, length);
+    strcpy(joined + before + 1 + length, "]");
+    free(result->findings);
+    result->findings = joined;
+}
+
+// True if the call went well; else notes the error and makes the device usable again.
+static bool fine(const Pass *pass, StepResult *result, cudaError_t error, const char *doing) {
+    if (error == cudaSuccess) return true;
+    if (result->error[0] == 0) {
+        snprintf(result->error, sizeof result->error, "%s: %s (%s)", doing, cudaGetErrorName(error),
+                 cudaGetErrorString(error));
+    }
+    collect_findings(pass, result);
+    cudaGetLastError();
+    if (pass->device->softgpu != NULL) {
+        pass->device->softgpu->reset_device();
+    } else if (cudaDeviceSynchronize() != cudaSuccess) {
+        cudaDeviceReset(); // a fault on a GPU ends its context
+    }
+    return false;
+}
+
+// Pads head_dim with zeros, converts, and copies to the device.
+static cudaError_t upload(const Problem *p, const Buffer *buffer, const float *values,
+                          int64_t rows) {
+    size_t size = dtype_size(p->dtype), row = (size_t)p->built_head_dim * size;
+    char *padded = allocate((int64_t)buffer->bytes);
+    memset(padded, 0, buffer->bytes);
+    for (int64_t r = 0; r < rows; r++) {
+        store_as_dtype(padded + (size_t)r * row, values + r * p->head_dim, p->head_dim, p->dtype);
+    }
+    cudaError_t error = buffer_upload(buffer, padded);
+    free(padded);
+    return error;
+}
+
+static void tensors_free(Tensors *t) {
+    for (int i = 0; i < INPUT_COUNT; i++) buffer_free(&t->input[i]);
+    for (int i = 0; i < TENSOR_COUNT; i++) buffer_free(&t->output[i]);
+    buffer_free(&t->workspace);
+    if (t->start != NULL) cudaEventDestroy(t->start);
+    if (t->stop != NULL) cudaEventDestroy(t->stop);
+    if (t->stream != NULL) cudaStreamDestroy(t->stream);
+}
+
+static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
+    const Problem *p = pass->p;
+    const Device *device = pass->device;
+    bool backward = pass->backward != NULL;
+    const float *values[] = {pass->in->q, pass->in->k, pass->in->v, pass->in->dout};
+    *t = (Tensors){.attention = attention_of(p)};
+    Attention *a = &t->attention;
+    cudaError_t error = cudaStreamCreate(&t->stream);
+    if (error == cudaSuccess) error = cudaEventCreate(&t->start);
+    if (error == cudaSuccess) error = cudaEventCreate(&t->stop);
+    for (int i = 0; i < INPUT_COUNT && error == cudaSuccess; i++) {
+        if (i == INPUT_DOUT && !backward) continue;
+        error = buffer_make(&t->input[i], input_bytes(p, i), device->guards, false);
+        if (error != cudaSuccess) break;
+        int64_t elements = i == INPUT_Q || i == INPUT_DOUT ? query_elements(p) : key_elements(p);
+        error = upload(p, &t->input[i], values[i], elements / p->head_dim);
+    }
+    for (int i = 0; i < TENSOR_COUNT && error == cudaSuccess; i++) {
+        if (!tensor_wanted((TensorName)i, backward)) continue;
+        error = buffer_make(&t->output[i], tensor_bytes(p, (TensorName)i), device->guards, true);
+    }
+    if (error == cudaSuccess) {
+        size_t bytes = workspace_bytes(pass->step, a, backward);
+        error = buffer_make(&t->workspace, bytes, device->guards, device->poisoned_workspace);
+    }
+    a->q = t->input[INPUT_Q].data;
+    a->k = t->input[INPUT_K].data;
+    a->v = t->input[INPUT_V].data;
+    a->dout = t->input[INPUT_DOUT].data;
+    a->o = t->output[TENSOR_O].data;
+    a->lse = (float *)t->output[TENSOR_LSE].data;
+    a->dq = t->output[TENSOR_DQ].data;
+    a->dk = t->output[TENSOR_DK].data;
+    a->dv = t->output[TENSOR_DV].data;
+    a->workspace = t->workspace.data;
+    a->stream = t->stream;
+    return error == cudaSuccess ? cudaDeviceSynchronize() : error;
+}
+
+// Launches once between two events and waits.
+static cudaError_t launch(const Pass *pass, Tensors *t, bool backward, double *us) {
+    float ms = 0;
+    cudaError_t error = cudaEventRecord(t->start, t->stream);
+    if (error == cudaSuccess) {
+        error = backward ? pass->step->backward(&t->attention) : pass->step->forward(&t->attention);
+    }
+    if (error == cudaSuccess) error = cudaGetLastError();
+    if (error == cudaSuccess) error = cudaEventRecord(t->stop, t->stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(t->stream);
+    if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, t->start, t->stop);
+    *us = ms * 1e3;
+    return error;
+}
+
+// The outputs of a pass: forward o and lse, backward the gradients.
+static bool output_of_pass(int tensor, bool backward) {
+    return backward == (tensor != TENSOR_O && tensor != TENSOR_LSE);
+}
+
+static int compare_doubles(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Median of several runs, each with a cold L2 and poisoned outputs.
+static cudaError_t time_on_gpu(const Pass *pass, Tensors *t, bool backward, double *median) {
+    double times[MOST_RUNS], sum = 0, us;
+    int runs = 0;
+    Buffer flush;
+    cudaError_t error = buffer_make(&flush, 2 * pass->device->l2_bytes, false, false);
+    for (int i = 0; i < WARM_UP_RUNS && error == cudaSuccess; i++) {
+        error = launch(pass, t, backward, &us);
+    }
+    while (error == cudaSuccess && runs < MOST_RUNS && (runs < FEWEST_RUNS || sum < enough_us)) {
+        for (int i = 0; i < TENSOR_COUNT && error == cudaSuccess; i++) {
+            if (output_of_pass(i, backward)) error = buffer_poison(&t->output[i]);
+        }
+        if (error == cudaSuccess) error = buffer_poison(&flush);
+        if (error == cudaSuccess) error = cudaDeviceSynchronize();
+        if (error == cudaSuccess) error = launch(pass, t, backward, &us);
+        times[runs++] = us;
+        sum += us;
+    }
+    buffer_free(&flush);
+    if (error != cudaSuccess) return error;
+    qsort(times, (size_t)runs, sizeof *times, compare_doubles);
+    *median = runs % 2 == 1 ? times[runs / 2] : (times[runs / 2 - 1] + times[runs / 2]) / 2;
+    return cudaSuccess;
+}
+
+// Keeps the worse of two checks of a tensor.
+static void merge_check(TensorCheck *into, const TensorCheck *check) {
+    bool worse = !into->measured || (into->ok && !check->ok) ||
+                 (into->ok == check->ok && check->max > into->max);
+    if (worse) *into = *check;
+}
+
+static void save_tensor(const Pass *pass, TensorName tensor, const void *bytes, StepResult *r) {
+    const Problem *p = pass->p;
+    bool of_keys = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    int heads = of_keys ? p->kv_heads : p->heads;
+    int64_t rows = of_keys ? p->seqlen_k : p->seqlen_q;
+    int columns = tensor == TENSOR_LSE ? 1 : p->head_dim;
+    Dtype dtype = tensor_dtype(p, tensor);
+    Npy array = {.type = dtype == DTYPE_FP16 ? NPY_FLOAT16 : NPY_FLOAT32,
+                 .dimensions = tensor == TENSOR_LSE ? 3 : 4,
+                 .shape = {p->batch, rows, heads, columns},
+                 .count = p->batch * rows * heads * columns};
+    if (tensor == TENSOR_LSE) array.shape[1] = heads, array.shape[2] = rows;
+    size_t size = array.type == NPY_FLOAT16 ? 2 : 4;
+    char *elements = allocate(array.count * (int64_t)size);
+    int stored = tensor == TENSOR_LSE ? 1 : p->built_head_dim;
+    for (int64_t i = 0; i < array.count; i++) {
+        float value = load_dtype(bytes, i / columns * stored + i % columns, dtype);
+        store_as_dtype(elements + (size_t)i * size, &value, 1, size == 2 ? DTYPE_FP16 : DTYPE_FP32);
+    }
+    array.elements = elements;
+    char path[4096];
+    Message message;
+    snprintf(path, sizeof path, "%.4000s/%s.npy", pass->save, tensor_name(tensor));
+    if (!npy_write(path, &array, &message) && r->error[0] == 0) {
+        snprintf(r->error, sizeof r->error, "%.500s", message.text);
+    }
+    free(elements);
+}
+
+// Downloads the pass's outputs, checks them, and looks at every guard.
+static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResult *result) {
+    bool guards = true, ok = true;
+    for (int i = 0; i < TENSOR_COUNT; i++) {
+        if (!output_of_pass(i, backward)) continue;
+        void *bytes = allocate((int64_t)t->output[i].bytes);
+        if (!fine(pass, result, buffer_download(&t->output[i], bytes), "reading the outputs")) {
+            free(bytes);
+            return false;
+        }
+        if (pass->reference != NULL) {
+            TensorCheck check;
+            check_tensor(pass->p, pass->in, pass->reference, (TensorName)i, bytes, &check);
+            ok = ok && check.ok;
+            merge_check(&result->tensors[i], &check);
+        }
+        if (pass->save != NULL) save_tensor(pass, (TensorName)i, bytes, result);
+        free(bytes);
+    }
+    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + 1];
+    int count = 0;
+    for (int i = 0; i < INPUT_COUNT; i++) buffers[count++] = &t->input[i];
+    for (int i = 0; i < TENSOR_COUNT; i++) buffers[count++] = &t->output[i];
+    buffers[count++] = &t->workspace;
+    for (int i = 0; i < count; i++) {
+        bool stand;
+        if (!fine(pass, result, buffer_guards(buffers[i], &stand), "reading the guards"))
+            return false;
+        guards = guards && stand;
+    }
+    if (!guards) result->overrun = true;
+    if (pass->reference != NULL || !guards) {
+        result->ok = result->ok == 0 || !ok || !guards ? 0 : 1;
+    }
+    return true;
+}
+
+// Forward or backward: the first run, its check, the timing, the check after.
+static bool run_pass(const Pass *pass, Tensors *t, bool backward) {
+    StepResult *result = backward ? pass->backward : pass->forward;
+    const SoftgpuInterface *softgpu = pass->device->softgpu;
+    double us;
+    if (softgpu != NULL) softgpu->stats_reset();
+    if (!fine(pass, result, launch(pass, t, backward, &us), backward ? "backward" : "forward")) {
+        return false;
+    }
+    collect_findings(pass, result);
+    if (pass->timed) {
+        result->workspace_bytes = (double)t->workspace.bytes;
+        result->flops = problem_flops(pass->p, backward);
+        if (softgpu != NULL) {
+            softgpu->stats(&result->stats);
+            result->has_stats = true;
+            result->hbm_read_bytes = result->stats.hbm_read_bytes;
+            result->hbm_write_bytes = result->stats.hbm_write_bytes;
+            result->l2_read_bytes = result->stats.l2_read_bytes;
+            result->time_us = us;
+        }
+    }
+    bool sampled = softgpu != NULL && pass->p->sample != 0;
+    if (!sampled && !check_outputs(pass, t, backward, result)) return false;
+    if (!pass->timed || softgpu != NULL) return true;
+    if (!fine(pass, result, time_on_gpu(pass, t, backward, &result->time_us), "timing"))
+        return false;
+    return check_outputs(pass, t, backward, result);
+}
+
+void pass_run(const Pass *pass) {
+    Tensors t;
+    bool made = fine(pass, pass->forward, tensors_make(pass, &t), "allocating");
+    bool done = made && run_pass(pass, &t, false);
+    if (done && pass->backward != NULL) run_pass(pass, &t, true);
+    if (!done && pass->backward != NULL) {
+        snprintf(pass->backward->error, sizeof pass->backward->error,
+                 "not run: the forward pass failed");
+    }
+    tensors_free(&t);
+    cudaGetLastError();
+}

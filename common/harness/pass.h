@@ -1,0 +1,24 @@
+// One step on one problem: allocate, poison, launch, check, time, check again.
+#ifndef PASS_H
+#define PASS_H
+
+#include "harness/run.h"
+
+typedef struct {
+    const Device *device;
+    const Step *step;
+    const Problem *p;
+    const Inputs *in;
+    const Reference *reference; // NULL: the outputs are not checked
+    bool timed;
+    const char *save; // folder for the outputs; NULL = none
+    // Where things go; `backward` NULL: the forward pass alone. Worst results are merged in.
+    StepResult *forward, *backward;
+} Pass;
+
+// Why the step can't do this problem here (into `reason`), or false if it can. Launches nothing.
+bool pass_refused(const Step *step, const Problem *p, const Device *device, bool backward,
+                  char *reason, size_t size);
+void pass_run(const Pass *pass);
+
+#endif

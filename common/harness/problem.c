@@ -1,0 +1,126 @@
+// One attention problem on the host: counting its work, making its data.
+#include "harness/problem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "harness/convert.h"
+#include "harness/parallel.h"
+#include "harness/random.h"
+
+// The random streams of a seed.
+enum { STREAM_Q, STREAM_K, STREAM_V, STREAM_DOUT, STREAM_ROWS };
+
+void *allocate(int64_t bytes) {
+    void *memory = bytes < 0 ? NULL : malloc(bytes > 0 ? (size_t)bytes : 1);
+    if (memory == NULL) {
+        fprintf(stderr, "run: no memory for %lld bytes; try a smaller problem\n", (long long)bytes);
+        exit(2);
+    }
+    return memory;
+}
+
+int64_t unmasked_pairs(const Problem *p) {
+    int64_t pairs = 0;
+    for (int64_t i = 0; i < p->seqlen_q; i++) {
+        int64_t from, to;
+        visible_keys(p, i, &from, &to);
+        pairs += to - from;
+    }
+    return pairs;
+}
+
+double problem_flops(const Problem *p, bool backward) {
+    double forward = 4.0 * p->batch * p->heads * (double)unmasked_pairs(p) * (double)p->head_dim;
+    return backward ? 2.5 * forward : forward;
+}
+
+int64_t query_elements(const Problem *p) {
+    return (int64_t)p->batch * p->seqlen_q * p->heads * p->head_dim;
+}
+
+int64_t key_elements(const Problem *p) {
+    return (int64_t)p->batch * p->seqlen_k * p->kv_heads * p->head_dim;
+}
+
+typedef struct {
+    float *values;
+    Dtype dtype;
+    int64_t count;
+} Rounding;
+
+enum { CHUNK = 1 << 16 };
+
+static void round_chunk(void *context, int worker, int64_t chunk) {
+    (void)worker;
+    const Rounding *r = context;
+    int64_t end = (chunk + 1) * CHUNK < r->count ? (chunk + 1) * CHUNK : r->count;
+    for (int64_t i = chunk * CHUNK; i < end; i++) {
+        r->values[i] = round_to_dtype(r->values[i], r->dtype);
+    }
+}
+
+// One tensor of normal values that the dtype can hold.
+static float *random_tensor(const Problem *p, int64_t count, uint64_t stream) {
+    float *values = allocate(count * (int64_t)sizeof *values);
+    random_normal(values, count, p->seed, stream);
+    Rounding rounding = {values, p->dtype, count};
+    parallel_for((count + CHUNK - 1) / CHUNK, round_chunk, &rounding);
+    return values;
+}
+
+void inputs_random(const Problem *p, bool backward, Inputs *inputs) {
+    inputs->q = random_tensor(p, query_elements(p), STREAM_Q);
+    inputs->k = random_tensor(p, key_elements(p), STREAM_K);
+    inputs->v = random_tensor(p, key_elements(p), STREAM_V);
+    inputs->dout = backward ? random_tensor(p, query_elements(p), STREAM_DOUT) : NULL;
+}
+
+void inputs_free(Inputs *inputs) {
+    free(inputs->q);
+    free(inputs->k);
+    free(inputs->v);
+    free(inputs->dout);
+    *inputs = (Inputs){0};
+}
+
+static int compare_rows(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+void selection_make(Selection *s, int64_t length, int64_t count, int64_t heads, uint64_t seed) {
+    *s = (Selection){length, length, NULL};
+    if (count >= length) return;
+    s->count = count;
+    s->chosen = allocate(heads * count * (int64_t)sizeof *s->chosen);
+    unsigned char *taken = allocate(length);
+    for (int64_t head = 0; head < heads; head++) {
+        int64_t *rows = s->chosen + head * count, made = 0;
+        memset(taken, 0, (size_t)length);
+        // A quarter goes to the ends and to both sides of tile edges at every power of two.
+        int64_t wanted[] = {0, length - 1, length / 64 * 64, length / 128 * 128, 63, 64, 127, 128};
+        for (size_t w = 0; w < sizeof wanted / sizeof *wanted && made < count; w++) {
+            int64_t row = wanted[w];
+            if (row < 0 || row >= length || taken[row]) continue;
+            taken[row] = 1;
+            rows[made++] = row;
+        }
+        for (int64_t draw = 0; made < count; draw++) {
+            uint64_t bits = random_bits(seed, STREAM_ROWS + (uint64_t)head, (uint64_t)draw);
+            int64_t row = (int64_t)(bits % (uint64_t)length);
+            if (draw < count / 4) row = row / 64 * 64 - (int64_t)(bits >> 63);
+            if (row < 0 || taken[row]) continue;
+            taken[row] = 1;
+            rows[made++] = row;
+        }
+        qsort(rows, (size_t)count, sizeof *rows, compare_rows);
+    }
+    free(taken);
+}
+
+void selection_free(Selection *s) {
+    free(s->chosen);
+    s->chosen = NULL;
+}

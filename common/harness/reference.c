@@ -1,0 +1,46 @@
+// The float64 reference: standard attention with nothing rounded. Also what a comparison needs of
+// it: how many rows, and both results together.
+#define REAL         double
+#define LANES        8
+#define STORED(x, p) ((void)(p), (x))
+#define EXP          exp
+#define LOG          log
+#define TANH         tanh
+#include "harness/standard_attention.h"
+
+// Above this many FLOPs only some rows are computed.
+static const double full_flops = 20e9;
+enum { SAMPLED_ROWS = 256 };
+
+void reference_attention(const Problem *p, const Inputs *in, const Selection *rows,
+                         const Selection *keys, bool backward, Results *results) {
+    attend(p, in, rows, keys, backward, results);
+}
+
+void results_free(Results *results) {
+    free(results->o);
+    free(results->lse);
+    free(results->dq);
+    free(results->dk);
+    free(results->dv);
+    *results = (Results){0};
+}
+
+void reference_make(const Problem *p, const Inputs *in, bool backward, Reference *reference) {
+    bool sampled = problem_flops(p, backward) > full_flops;
+    int64_t rows = sampled ? SAMPLED_ROWS : p->seqlen_q,
+            keys = sampled ? SAMPLED_ROWS : p->seqlen_k;
+    selection_make(&reference->rows, p->seqlen_q, rows, (int64_t)p->batch * p->heads, p->seed);
+    selection_make(&reference->keys, p->seqlen_k, keys, (int64_t)p->batch * p->kv_heads,
+                   p->seed + 1);
+    reference->backward = backward;
+    reference_attention(p, in, &reference->rows, &reference->keys, backward, &reference->exact);
+    model_attention(p, in, &reference->rows, &reference->keys, backward, &reference->model);
+}
+
+void reference_free(Reference *reference) {
+    selection_free(&reference->rows);
+    selection_free(&reference->keys);
+    results_free(&reference->exact);
+    results_free(&reference->model);
+}

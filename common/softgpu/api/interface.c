@@ -1,0 +1,183 @@
+// What softgpu offers beside the CUDA API (softgpu.h): settings, sums of counters, findings; and
+// what happens at the end of the process.
+#include "softgpu/softgpu.h"
+
+#include <ctype.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "softgpu/api/api.h"
+#include "softgpu/check/findings.h"
+#include "softgpu/report/findings.h"
+#include "softgpu/report/stats.h"
+
+static SoftgpuStats sums;
+// Busy times, in microseconds; interface_stats makes fractions of them.
+static double pipe_us[PIPE_COUNT], hbm_us, l2_us, shared_us;
+static int findings_at_reset;
+
+// Tells the launcher how many errors were found: it waits with a shared counter, so that it knows
+// even when the program aborts.
+static void tell_launcher(void) {
+    static atomic_int *counter;
+    static int told;
+    static bool looked;
+    if (!looked) {
+        looked = true;
+        const char *fd = getenv("SOFTGPU_LAUNCHER");
+        void *page =
+            fd ? mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(fd), 0)
+               : MAP_FAILED;
+        counter = page == MAP_FAILED ? NULL : page;
+    }
+    int found = findings_count() + (int)findings_dropped();
+    if (counter && found > told) atomic_fetch_add(counter, found - told);
+    told = found;
+}
+
+void stats_add(const KernelStats *k) {
+    sums.kernels++;
+    sums.time_us += k->time_us;
+    sums.hbm_read_bytes += k->hbm_read_bytes;
+    sums.hbm_write_bytes += k->hbm_write_bytes;
+    sums.l2_read_bytes += k->l2_read_bytes;
+    sums.flops += k->flops_f32 + k->flops_f64 + k->flops_tensor;
+    sums.shared_wavefronts += k->shared_wavefronts;
+    sums.shared_ideal_wavefronts += k->shared_ideal_wavefronts;
+    sums.host_seconds += k->host_seconds;
+    for (int p = 0; p < PIPE_COUNT; p++) {
+        pipe_us[p] += k->pipe_us[p];
+        sums.thread_instructions += k->thread_instructions[p];
+        sums.warp_instructions += k->warp_instructions[p];
+    }
+    hbm_us += k->hbm_us;
+    l2_us += k->l2_us;
+    shared_us += k->shared_us;
+    sums.sms_simulated = k->sms_simulated;
+    sums.sms_total = k->sms_total;
+    if (api.gpu->settings->stats) stats_record(k);
+    tell_launcher();
+}
+
+void stats_add_copy(double microseconds) {
+    sums.time_us += microseconds;
+}
+
+// ---- the interface
+
+// Which settings belong to the GPU's making and can't change afterwards.
+static bool is_fixed(const char *name) {
+    return !strcmp(name, "gpu") || !strcmp(name, "sms");
+}
+
+// "report-file" → SOFTGPU_REPORT_FILE
+static void variable_name(char *out, size_t size, const char *name) {
+    snprintf(out, size, "SOFTGPU_%s", name);
+    for (char *c = out; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
+static int interface_set(const char *name, const char *value) {
+    API_ENTER();
+    if (name == NULL || (api.gpu && is_fixed(name))) return -1;
+    char variable[64];
+    variable_name(variable, sizeof variable, name);
+    const char *before = getenv(variable);
+    char *kept = before ? strdup(before) : NULL;
+    if (value)
+        setenv(variable, value, 1);
+    else
+        unsetenv(variable);
+    Settings settings;
+    const char *problem = settings_read(&settings);
+    if (problem == NULL && api.gpu) {
+        *gpu_settings() = settings;
+        findings_configure(&settings);
+        const GpuFigures *plain = figures_find(api.gpu->figures.name);
+        api.gpu->figures.clock_ghz =
+            settings.clock_ghz > 0 || plain == NULL ? settings.clock_ghz : plain->clock_ghz;
+    }
+    if (problem && kept)
+        setenv(variable, kept, 1);
+    else if (problem)
+        unsetenv(variable);
+    free(kept);
+    return problem ? -1 : 0;
+}
+
+static void interface_stats_reset(void) {
+    API_ENTER();
+    sums = (SoftgpuStats){0};
+    memset(pipe_us, 0, sizeof pipe_us);
+    hbm_us = l2_us = shared_us = 0;
+    findings_at_reset = findings_count() + (int)findings_dropped();
+}
+
+static void interface_stats(SoftgpuStats *stats) {
+    API_ENTER();
+    _Static_assert(sizeof stats->busy / sizeof *stats->busy >= PIPE_COUNT, "a slot for each pipe");
+    *stats = sums;
+    double all = sums.time_us > 0 ? sums.time_us : 1;
+    for (int p = 0; p < PIPE_COUNT; p++) stats->busy[p] = pipe_us[p] / all;
+    stats->hbm_busy = hbm_us / all;
+    stats->l2_busy = l2_us / all;
+    stats->shared_busy = shared_us / all;
+    stats->findings = findings_count() + (int)findings_dropped() - findings_at_reset;
+}
+
+static const char *interface_gpu_name(void) {
+    API_ENTER();
+    return api_gpu()->figures.name;
+}
+
+static const char *interface_gpu_full_name(void) {
+    API_ENTER();
+    return api_gpu()->figures.full_name;
+}
+
+static double interface_clock_ghz(void) {
+    API_ENTER();
+    return api_gpu()->figures.clock_ghz;
+}
+
+static const char *interface_findings_json(void) {
+    API_ENTER();
+    return findings_json();
+}
+
+static const char *interface_time_kind(void) {
+    return "roofline";
+}
+
+static void interface_reset_device(void) {
+    API_ENTER();
+    api.sticky = cudaSuccess;
+    api_forget_error();
+}
+
+EXPORT const SoftgpuInterface *softgpu_interface(void) {
+    static const SoftgpuInterface interface = {
+        .set = interface_set,
+        .stats_reset = interface_stats_reset,
+        .stats = interface_stats,
+        .gpu_name = interface_gpu_name,
+        .gpu_full_name = interface_gpu_full_name,
+        .clock_ghz = interface_clock_ghz,
+        .findings_json = interface_findings_json,
+        .time_kind = interface_time_kind,
+        .reset_device = interface_reset_device,
+    };
+    return &interface;
+}
+
+// At exit, or when the program ends by exit(): what remains to be reported.
+__attribute__((destructor)) static void finish(void) {
+    if (api.gpu == NULL) return;
+    fflush(stdout); // the report stands after the program's own output
+    stats_print(&api.gpu->figures);
+    findings_finish(api.gpu->settings);
+    tell_launcher();
+    fflush(stderr);
+}

@@ -1,0 +1,246 @@
+// The report of a deadlock: who waits, where, for what, and who could end the waiting.
+//
+// One block is described in full: the first one that is stuck. Warps that wait at the same place
+// for the same thing share a line; other blocks are only counted.
+#include "softgpu/check/deadlock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "softgpu/check/check.h"
+#include "softgpu/check/findings.h"
+
+enum { TEXT_MAX = 6000, PLACES_MAX = 64 };
+
+typedef struct {
+    char text[TEXT_MAX];
+    size_t length;
+} Text;
+
+static void say(Text *t, const char *what, ...) __attribute__((format(printf, 2, 3)));
+static void say(Text *t, const char *what, ...) {
+    va_list arguments;
+    va_start(arguments, what);
+    size_t room = sizeof t->text - t->length;
+    int wrote = vsnprintf(t->text + t->length, room, what, arguments);
+    va_end(arguments);
+    if (wrote > 0) t->length += (size_t)wrote < room ? (size_t)wrote : room - 1;
+}
+
+// A path below the current folder without that folder.
+static const char *short_path(const char *path) {
+    static char folder[4096];
+    if (!folder[0] && !getcwd(folder, sizeof folder)) return path;
+    size_t length = strlen(folder);
+    if (strncmp(path, folder, length) || path[length] != '/') return path;
+    return path + length + 1;
+}
+
+// "bar.sync at kernel.cu:12": the innermost line outside the wrappers of instructions.
+static void say_place(Text *t, const Kernel *kernel, const Insn *i) {
+    const char *name = kernel->texts ? kernel->texts[i->index] : NULL;
+    const PtxLocation *place = kernel->locations ? kernel->locations[i->index] : NULL;
+    const PtxLocation *line = place;
+    while (line && (!line->file || strstr(line->file, "common/device/"))) line = line->inlined_at;
+    say(t, "%s", name ? name : "an instruction");
+    if (line)
+        say(t, " at %s:%u", short_path(line->file), line->line);
+    else if (place && place->ptx_line)
+        say(t, " (PTX line %u)", place->ptx_line);
+}
+
+// "lanes 0-3, 8 and 12-15"
+static void say_set(Text *t, const char *one, const char *many, uint32_t set, int base) {
+    say(t, "%s ", set & (set - 1) ? many : one);
+    for (const char *comma = ""; set; comma = ", ") {
+        int first = __builtin_ctz(set), end = first;
+        while (end < 32 && set >> end & 1) set &= ~(1u << end++);
+        say(t, end - first > 1 ? "%s%d-%d" : "%s%d", comma, base + first, base + end - 1);
+    }
+}
+
+static void say_lanes(Text *t, uint32_t lanes) {
+    say_set(t, "lane", "lanes", lanes, 0);
+}
+
+// ---- one warp
+
+// Where a group has stopped: the instruction that it waits in. A blocked one has been carried out.
+static const Insn *group_place(const Group *g) {
+    return g->state == GROUP_BLOCKED ? g->pc - 1 : g->pc;
+}
+
+void report_divergent(Warp *w) {
+    Text t = {.length = 0};
+    const Group *first = NULL;
+    uint32_t gone = w->exists & ~w->live, wanted = 0;
+    for (int lane = 0; lane < WARP_SIZE; lane++) { // in the order of their first lanes
+        for (int slot = 0; slot < WARP_SIZE; slot++) {
+            const Group *g = &w->groups[slot];
+            if (!g->mask || __builtin_ctz(g->here) != lane) continue;
+            if (first) say(&t, "\n");
+            if (!first) first = g;
+            wanted |= g->need;
+            say_lanes(&t, g->here);
+            say(&t, " wait%s in ", g->here & (g->here - 1) ? "" : "s");
+            say_place(&t, w->kernel, g->pc);
+            say(&t, " for ");
+            say_lanes(&t, g->need & w->live & ~g->here);
+        }
+    }
+    if (gone & wanted) {
+        say(&t, "\n");
+        say_lanes(&t, gone);
+        say(&t, gone & (gone - 1) ? " have exited" : " has exited");
+    }
+    if (!first) return;
+    finding(
+        w, first->pc, __builtin_ctz(first->here), FINDING_DIVERGENT,
+        "let all lanes of the warp reach the same instruction: move it out of the condition, or "
+        "name only the lanes that come in its mask",
+        "%s", t.text);
+}
+
+// ---- a block
+
+// Warps that do the same thing: a line of the report.
+typedef struct {
+    const Insn *place;
+    GroupState state;
+    BlockKind block;
+    int number;
+    uint64_t warps; // bit per warp
+    uint32_t lanes; // of the first of them
+    uint32_t live;
+} Place;
+
+// Warps are numbered up to 31 in a block of 1,024 threads.
+static void say_warps(Text *t, uint64_t warps) {
+    say_set(t, "warp", "warps", (uint32_t)warps, 0);
+}
+
+static void add_place(Place *places, int *count, Place p, int warp) {
+    for (int k = 0; k < *count; k++) {
+        Place *q = &places[k];
+        if (q->place != p.place || q->state != p.state || q->block != p.block ||
+            q->number != p.number || q->lanes != p.lanes)
+            continue;
+        q->warps |= 1ull << warp;
+        return;
+    }
+    if (*count == PLACES_MAX) return;
+    p.warps = 1ull << warp;
+    places[(*count)++] = p;
+}
+
+static int find_places(const Cta *cta, Place *places) {
+    int count = 0;
+    for (int k = 0; k < cta->warp_count; k++) {
+        const Warp *w = &cta->warps[k];
+        for (int slot = 0; w->live && slot < WARP_SIZE; slot++) {
+            const Group *g = &w->groups[slot];
+            if (!g->mask) continue;
+            Place p = {
+                .place = group_place(g), .state = g->state, .lanes = g->mask, .live = w->live};
+            if (g->state == GROUP_BLOCKED) {
+                p.block = g->block;
+                p.number = g->block == BLOCK_BARRIER ? g->number : 0;
+            }
+            add_place(places, &count, p, k);
+        }
+    }
+    return count;
+}
+
+// Whether a barrier is what all waiting for it lack, and who could still come.
+static void say_barrier(Text *t, const Cta *cta, int number) {
+    const Barrier *b = &cta->barriers[number];
+    if (!b->expected) return;
+    say(t, "\n    barrier %d: %u of %u threads have arrived", number, b->arrived, b->expected);
+    uint64_t missing = 0;
+    for (int k = 0; k < cta->warp_count; k++) {
+        const Warp *w = &cta->warps[k];
+        bool here = !w->live;
+        for (int slot = 0; slot < WARP_SIZE && !here; slot++) {
+            const Group *g = &w->groups[slot];
+            here = g->mask && g->state == GROUP_BLOCKED && g->block == BLOCK_BARRIER &&
+                   g->number == number;
+        }
+        if (!here) missing |= 1ull << k;
+    }
+    if (missing) {
+        say(t, "; ");
+        say_warps(t, missing);
+        say(t, missing & (missing - 1) ? " do not wait there" : " does not wait there");
+    }
+    if (cta->live_warps < cta->warp_count)
+        say(t, "; %d of the block's %d warps have exited", cta->warp_count - cta->live_warps,
+            cta->warp_count);
+}
+
+static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
+    Place places[PLACES_MAX];
+    int count = find_places(cta, places);
+    say(t, "block (%u,%u,%u):", cta->index[0], cta->index[1], cta->index[2]);
+    for (int k = 0; k < count; k++) {
+        const Place *p = &places[k];
+        say(t, "\n  ");
+        if (p->lanes != p->live) {
+            say_lanes(t, p->lanes);
+            say(t, " of ");
+        }
+        say_warps(t, p->warps);
+        bool spins = p->state == GROUP_RUNS || p->state == GROUP_DEFERRED;
+        say(t, spins ? " keep%s going round a loop at " : " wait%s in ",
+            p->warps & (p->warps - 1) ? "" : "s");
+        say_place(t, kernel, p->place);
+        if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
+        if (p->state == GROUP_PARKED) say(t, " for other lanes of the warp");
+    }
+}
+
+static void report(LaunchState *launch, const char *what, const char *mend) {
+    const Kernel *kernel = launch->launch->kernel;
+    Text *t = malloc(sizeof *t);
+    if (!t) abort();
+    t->length = 0;
+    t->text[0] = 0;
+    uint64_t others = 0;
+    bool described = false;
+    for (int s = 0; s < launch->gpu->figures.sms; s++) {
+        // The list has the latest block first; the report wants the first one.
+        const Cta *first = NULL;
+        for (const Cta *cta = launch->gpu->sm[s].ctas; cta; cta = cta->next) {
+            others++;
+            first = cta;
+        }
+        if (first && !described) {
+            if (*what) say(t, "%s\n", what);
+            say_block(t, kernel, first);
+            described = true;
+        }
+    }
+    if (others > 1)
+        say(t, "\n%llu more block%s can't go on either", (unsigned long long)(others - 1),
+            others > 2 ? "s" : "");
+    uint64_t waiting = launch->grid_size - launch->started;
+    if (waiting)
+        say(t, "\n%llu block%s of the grid have not started: there is no room for them yet",
+            (unsigned long long)waiting, waiting > 1 ? "s" : "");
+    finding_global(FINDING_DEADLOCK, kernel->name, mend, "%s", t->text);
+    free(t);
+}
+
+void report_deadlock(LaunchState *launch) {
+    report(launch, "", "let every warp that a barrier counts reach it, or lower its count");
+}
+
+void report_spinning(LaunchState *launch) {
+    report(
+        launch, "the warps that still run only wait in loops for memory that nobody changes",
+        "find who should have written what they wait for, and whether that block or warp can run "
+        "at all");
+}

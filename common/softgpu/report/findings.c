@@ -1,0 +1,214 @@
+// Findings as text and as JSON (report/findings.h).
+#include "softgpu/report/findings.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef unsigned long long ull;
+
+// A path as it is shortest to read: relative, if it lies below the working directory.
+static const char *short_path(const char *path) {
+    char here[4096];
+    if (!getcwd(here, sizeof here)) return path;
+    size_t length = strlen(here);
+    if (!strncmp(path, here, length) && path[length] == '/') return path + length + 1;
+    return path;
+}
+
+// Prints text, its further lines indented like the first.
+static void print_lines(FILE *out, const char *indent, const char *text) {
+    fputs(indent, out);
+    for (const char *c = text; *c; c++) {
+        fputc(*c, out);
+        if (*c == '\n' && c[1]) fputs(indent, out);
+    }
+    if (!*text || text[strlen(text) - 1] != '\n') fputc('\n', out);
+}
+
+static void print_place(FILE *out, const Finding *f) {
+    const char *text = f->text ? f->text : "";
+    if (!f->frame_count) {
+        if (f->text && f->ptx_line)
+            fprintf(out,
+                    "      %s (line %u of the PTX; compile with -lineinfo to see the source)\n",
+                    text, f->ptx_line);
+        else if (f->text)
+            fprintf(out, "      %s\n", text);
+        return;
+    }
+    for (int k = 0; k < f->frame_count; k++) {
+        const FindingFrame *frame = &f->frames[k];
+        if (k)
+            fprintf(out, "      inlined at ");
+        else
+            fprintf(out, "      %s%s", text, f->text ? " at " : "at ");
+        fprintf(out, "%s:%u", short_path(frame->file), frame->line);
+        bool outermost = k == f->frame_count - 1;
+        const char *function = frame->function ? frame->function : outermost ? f->kernel : NULL;
+        if (function) fprintf(out, " in %s()", function);
+        fputc('\n', out);
+    }
+}
+
+// The last line: block, thread, kernel, how many more.
+static void print_who(FILE *out, const Finding *f) {
+    const char *between = "  ";
+    if (f->has_block) {
+        fprintf(out, "%sblock (%u,%u,%u)", between, f->block[0], f->block[1], f->block[2]);
+        between = " · ";
+        if (f->has_thread)
+            fprintf(out, ", thread (%u,%u,%u)", f->thread[0], f->thread[1], f->thread[2]);
+        else
+            fprintf(out, ", warp %d", f->warp);
+    }
+    if (f->kernel) {
+        fprintf(out, "%skernel %s", between, f->kernel);
+        between = " · ";
+    }
+    if (f->count > 1) {
+        fprintf(out, "%s%llu more like it", between, (ull)f->count - 1);
+        between = " · ";
+    }
+    if (strcmp(between, "  ")) fputc('\n', out);
+}
+
+void finding_print(FILE *out, const Finding *f) {
+    fprintf(out, "softgpu: %s%s\n", f->note ? "note: " : "", finding_title(f->kind));
+    print_lines(out, "  ", f->what);
+    print_place(out, f);
+    if (f->other) fprintf(out, "      the other: %s\n", f->other);
+    if (f->mend) print_lines(out, "      → ", f->mend);
+    print_who(out, f);
+    fflush(out);
+}
+
+// ---- JSON
+
+static void json_string(FILE *out, const char *s) {
+    if (!s) {
+        fputs("null", out);
+        return;
+    }
+    fputc('"', out);
+    for (; *s; s++) {
+        unsigned char c = (unsigned char)*s;
+        if (c == '"' || c == '\\')
+            fprintf(out, "\\%c", c);
+        else if (c == '\n')
+            fputs("\\n", out);
+        else if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            fputc(c, out);
+    }
+    fputc('"', out);
+}
+
+static void json_field(FILE *out, const char *name, const char *value) {
+    fprintf(out, "\"%s\": ", name);
+    json_string(out, value);
+    fputs(", ", out);
+}
+
+static void json_triple(FILE *out, const char *name, const uint32_t value[3], bool known) {
+    if (known)
+        fprintf(out, "\"%s\": [%u, %u, %u], ", name, value[0], value[1], value[2]);
+    else
+        fprintf(out, "\"%s\": null, ", name);
+}
+
+static void json_finding(FILE *out, const Finding *f) {
+    const FindingFrame *first = f->frame_count ? &f->frames[0] : NULL;
+    fputc('{', out);
+    json_field(out, "kind", finding_slug(f->kind));
+    fprintf(out, "\"note\": %s, ", f->note ? "true" : "false");
+    json_field(out, "what", f->what);
+    json_field(out, "mend", f->mend);
+    json_field(out, "kernel", f->kernel);
+    json_triple(out, "block", f->block, f->has_block);
+    json_triple(out, "thread", f->thread, f->has_thread);
+    json_field(out, "file", first ? first->file : NULL);
+    if (first)
+        fprintf(out, "\"line\": %u, ", first->line);
+    else
+        fputs("\"line\": null, ", out);
+    fputs("\"frames\": [", out);
+    for (int k = 0; k < f->frame_count; k++) {
+        fputs(k ? ", {" : "{", out);
+        json_field(out, "file", f->frames[k].file);
+        json_field(out, "function", f->frames[k].function);
+        fprintf(out, "\"line\": %u}", f->frames[k].line);
+    }
+    fputs("], ", out);
+    json_field(out, "instruction", f->text);
+    fprintf(out, "\"ptx_line\": %u, ", f->ptx_line);
+    json_field(out, "other", f->other);
+    fprintf(out, "\"error\": %d, \"count\": %llu}", finding_error(f->kind), (ull)f->count);
+}
+
+// Writes the array of all findings, or of those that findings_json has not told yet.
+static void json_array(FILE *out, bool only_new) {
+    fputc('[', out);
+    const char *between = "\n  ";
+    Finding *f;
+    for (int k = 0; (f = findings_get(k)); k++) {
+        if (only_new && f->told) continue;
+        if (only_new) f->told = true;
+        fputs(between, out);
+        json_finding(out, f);
+        between = ",\n  ";
+    }
+    fputs(strcmp(between, "\n  ") ? "\n]" : "]", out);
+}
+
+const char *findings_json(void) {
+    static char *text;
+    static size_t size;
+    free(text);
+    text = NULL;
+    FILE *out = open_memstream(&text, &size);
+    if (!out) return "[]";
+    json_array(out, true);
+    fclose(out);
+    return text ? text : "[]";
+}
+
+// The machine-readable report of the whole run.
+static void write_report(const Settings *settings) {
+    FILE *out = stderr;
+    if (settings->report_file) {
+        out = fopen(settings->report_file, "w");
+        if (!out) {
+            fprintf(stderr, "softgpu: can't write the report to '%s': ", settings->report_file);
+            perror(NULL);
+            return;
+        }
+    }
+    json_array(out, false);
+    fputc('\n', out);
+    if (out != stderr) fclose(out);
+}
+
+void findings_finish(const Settings *settings) {
+    if (settings->report_json) {
+        write_report(settings);
+        return;
+    }
+    Finding *f;
+    for (int k = 0; (f = findings_get(k)); k++) {
+        if (!f->printed)
+            finding_print(stderr, f);
+        else if (f->count > f->printed_count)
+            fprintf(stderr, "softgpu: %s at %s:%u: %llu more in later launches\n",
+                    finding_title(f->kind), f->frame_count ? short_path(f->frames[0].file) : "PTX",
+                    f->frame_count ? f->frames[0].line : f->ptx_line,
+                    (ull)(f->count - f->printed_count));
+        f->printed = true;
+        f->printed_count = f->count;
+    }
+    if (findings_dropped())
+        fprintf(stderr,
+                "softgpu: %llu findings at other lines are not shown (only the first %d are)\n",
+                (ull)findings_dropped(), FINDINGS_KEPT);
+}

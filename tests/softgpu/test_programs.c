@@ -1,0 +1,162 @@
+// Whole programs through the launcher: those of tests/programs, built by nvcc -cudart shared into
+// $TEST_PROGRAMS (default build/tests/programs), run by $TEST_LAUNCHER (build/softgpu/softgpu).
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+static const char *programs(void) {
+    const char *folder = getenv("TEST_PROGRAMS");
+    return folder ? folder : "build/tests/programs";
+}
+
+static const char *launcher(void) {
+    const char *path = getenv("TEST_LAUNCHER");
+    return path ? path : "build/softgpu/softgpu";
+}
+
+static char output[1 << 16]; // of the last command, both streams
+
+// Runs a shell command and returns its exit status.
+static int run(const char *command) {
+    char both[4096];
+    snprintf(both, sizeof both, "{ %s; } 2>&1", command);
+    FILE *pipe = popen(both, "r");
+    ck_assert_ptr_nonnull(pipe);
+    size_t n = fread(output, 1, sizeof output - 1, pipe);
+    output[n] = 0;
+    int status = pclose(pipe);
+    ck_assert(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+// Runs the launcher with options, then a program of ours.
+static int softgpu(const char *options, const char *program) {
+    char command[2048];
+    snprintf(command, sizeof command, "%s %s %s/%s", launcher(), options, programs(), program);
+    return run(command);
+}
+
+static const char *const right[] = {
+    "reduction", "histogram", "bitonic_sort", "transpose", "calls",
+    "print",     "grid_sync", "streams",      "variables", "big_shared",
+};
+enum { RIGHT = sizeof right / sizeof *right };
+
+// Every right program ends with 0 and has no finding, in ordinary order and in jittered ones.
+START_TEST(right_programs) {
+    int status = softgpu(_i < RIGHT ? "" : "--schedule 5 --threads 2", right[_i % RIGHT]);
+    ck_assert_msg(status == 0, "%s: status %d\n%s", right[_i % RIGHT], status, output);
+}
+END_TEST
+
+// The result and all that is printed don't depend on the number of host threads.
+START_TEST(threads_change_nothing) {
+    static char first[sizeof output];
+    ck_assert_int_eq(softgpu("--threads 1 --schedule 2", "print"), 0);
+    strcpy(first, output);
+    ck_assert_int_eq(softgpu("--threads 4 --schedule 2", "print"), 0);
+    ck_assert_str_eq(first, output);
+    ck_assert(strstr(output, "thread 2:  1.00|2   |00a2|hello|c|1099511627776%\n") != NULL);
+}
+END_TEST
+
+static const struct {
+    const char *program, *line, *words;
+} broken[] = {
+    {"broken_bounds", "broken_bounds.cu:4", "the 4000-byte allocation #1"},
+    {"broken_barrier", "broken_barrier.cu:7", "diver"},
+    {"broken_deadlock", "broken_deadlock.cu:7", "deadlock"},
+};
+
+START_TEST(broken_programs) {
+    int status = softgpu("", broken[_i].program);
+    ck_assert_msg(status == 99, "%s: status %d\n%s", broken[_i].program, status, output);
+    ck_assert_msg(strstr(output, broken[_i].line) != NULL, "no line:\n%s", output);
+    ck_assert_msg(strstr(output, broken[_i].words) != NULL, "other words:\n%s", output);
+    ck_assert_msg(strstr(output, "error found") != NULL, "no summary:\n%s", output);
+}
+END_TEST
+
+START_TEST(json_report) {
+    ck_assert_int_eq(softgpu("--report json", "broken_bounds"), 99);
+    ck_assert_msg(strstr(output, "\"out-of-bounds\"") != NULL, "no JSON:\n%s", output);
+}
+END_TEST
+
+static const char *const usage[][2] = {
+    {"--no-such-option x", "--no-such-option"},
+    {"", "no program given"},
+    {"--gpu", "--gpu needs a value"},
+    {"no-such-program", "no-such-program: No such file"},
+    {"/tmp", "/tmp is a directory"},
+    {"/etc/passwd", "not executable"},
+    {"--check race true", "race is not built yet"},
+};
+
+// Bad usage: one line, exit status 2.
+START_TEST(bad_usage) {
+    char command[512];
+    snprintf(command, sizeof command, "%s %s", launcher(), usage[_i][0]);
+    ck_assert_int_eq(run(command), 2);
+    ck_assert_msg(strstr(output, usage[_i][1]) != NULL, "%s", output);
+    ck_assert_ptr_eq(strchr(output, '\n'), output + strlen(output) - 1);
+}
+END_TEST
+
+START_TEST(bad_values) {
+    ck_assert_int_eq(softgpu("--gpu h101", "reduction"), 2);
+    ck_assert(strstr(output, "h101") && strstr(output, "h100"));
+    ck_assert_int_eq(softgpu("--sms none", "reduction"), 2);
+    ck_assert(strstr(output, "SOFTGPU_SMS"));
+}
+END_TEST
+
+// A program's own status comes through, and so does its death by a signal.
+START_TEST(other_statuses) {
+    char command[512];
+    snprintf(command, sizeof command, "%s sh -c 'exit 7'", launcher());
+    ck_assert_int_eq(run(command), 7);
+    snprintf(command, sizeof command, "%s sh -c 'kill -TERM $$'", launcher());
+    ck_assert_int_eq(run(command), 128 + 15);
+    snprintf(command, sizeof command, "%s --help", launcher());
+    ck_assert_int_eq(run(command), 0);
+    ck_assert(strstr(output, "--schedule") != NULL);
+}
+END_TEST
+
+// Whatever the toolkit's runtime exports exists in ours: lazy binding never fails.
+START_TEST(exports_are_complete) {
+    char command[1024], library[512];
+    snprintf(library, sizeof library, "%s", launcher());
+    ck_assert_ptr_nonnull(strrchr(library, '/'));
+    strcpy(strrchr(library, '/'), "/lib/libcudart.so.13");
+    const char *toolkit = getenv("TEST_CUDART");
+    if (toolkit == NULL) toolkit = "/usr/local/cuda/lib64/libcudart.so.13";
+    snprintf(command, sizeof command,
+             "d=$(mktemp -d); names() { nm -D --defined-only $1 | "
+             "sed -n 's/.* T \\([a-zA-Z_0-9]*\\).*/\\1/p' | sort -u; }; "
+             "names %s > $d/toolkit; names %s > $d/ours; "
+             "comm -23 $d/toolkit $d/ours; wc -l < $d/toolkit; rm -r $d",
+             toolkit, library);
+    run(command);
+    ck_assert_msg(atoi(output) > 400, "missing:\n%s", output); // only the count is left
+}
+END_TEST
+
+Suite *suite_programs(void) {
+    Suite *suite = suite_create("programs");
+    TCase *tests = tcase_create("launcher");
+    tcase_set_timeout(tests, 60);
+    tcase_add_loop_test(tests, right_programs, 0, 2 * RIGHT);
+    tcase_add_loop_test(tests, broken_programs, 0, 3);
+    tcase_add_test(tests, threads_change_nothing);
+    tcase_add_test(tests, json_report);
+    tcase_add_loop_test(tests, bad_usage, 0, sizeof usage / sizeof *usage);
+    tcase_add_test(tests, bad_values);
+    tcase_add_test(tests, other_statuses);
+    tcase_add_test(tests, exports_are_complete);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
