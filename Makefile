@@ -6,13 +6,14 @@ OPT := -O2 -march=native
 # What runs for every instruction is worth the vectoriser's best.
 HOT := common/softgpu/execute/% common/softgpu/check/% common/softgpu/machine/% common/softgpu/timing/% \
     common/harness/reference% common/harness/model%
-FAST := -O3
-CFLAGS := -std=gnu11 $(OPT) -g -Wall -Wextra -Werror -Icommon -pthread -fPIC -MMD -MP
+FAST := -O3 -fno-math-errno
+# Products and sums are fused only where the code says so: the emulator must round like the GPU.
+CFLAGS := -std=gnu11 -ffp-contract=off $(OPT) -g -Wall -Wextra -Werror -Icommon -pthread -fPIC -MMD -MP
 MAKEFLAGS += --no-builtin-rules
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu test test-long test-sanitized bench-softgpu format clean lessons setup-compiler
+.PHONY: help softgpu test test-long test-sanitized run-sanitized bench-softgpu format clean lessons setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -157,7 +158,7 @@ define chapter_rules
 $(BUILD)/$(VARIANT)/chapter-$(1)/run: $(call kernels,$(USES_$(1))) $(HARNESS_OBJECTS) \
         $(BUILD)/$(VARIANT)/built.o $(BUILD)/obj/$(FOLDER_$(1))/chapter.o | $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $$(@D)
-	@echo "  link    $@"
+	@echo "  link    $$@"
 	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
 	    -Wl,--disable-new-dtags,-rpath,'$$$$ORIGIN/../../softgpu/lib'
 
@@ -168,6 +169,95 @@ chapter-$(1): softgpu $(BUILD)/$(VARIANT)/chapter-$(1)/run
 	@echo "chapter $(1) is built for head_dim $(WANTED): ./run"
 endef
 $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
+
+# ---- tests
+#
+# Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
+
+SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
+    global settings timing machine run fatbin api
+HARNESS_SUITES := reference npy options check run
+PROGRAM_SUITES := toy index programs
+TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
+CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
+CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit) -lm -lrt -lpthread -ldl
+suites = -DSUITES='$(foreach s,$(1),X($(s)))'
+TESTS := $(BUILD)/tests
+
+$(BUILD)/.check:
+	@pkg-config --exists check 2>/dev/null || \
+	    sh common/setup/system_package.sh "Check, the unit-test library" check pkg-config
+	@mkdir -p $(BUILD) && touch $@
+
+$(BUILD)/obj/tests/%.o: tests/%.c | $(NVCC) $(BUILD)/.check
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) $(TEST_CFLAGS) -c $< -o $@
+
+$(TESTS)/%_runner.o: tests/runner.c Makefile | $(BUILD)/.check
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS) $(TEST_CFLAGS) $(call suites,$($*_SUITES)) -c $< -o $@
+
+SOFTGPU_TESTS := $(filter-out %/test_programs.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c))
+$(TESTS)/softgpu: $(TESTS)/SOFTGPU_runner.o $(call objects,$(SOFTGPU_TESTS)) $(CORE_OBJECTS) $(API_OBJECTS)
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+HARNESS_TESTS := $(filter-out %/fuzz_npy.c,$(wildcard tests/harness/*.c))
+$(TESTS)/harness: $(TESTS)/HARNESS_runner.o $(call objects,$(HARNESS_TESTS)) \
+        $(filter-out %/main.o,$(HARNESS_OBJECTS))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+PROGRAM_TESTS := tests/softgpu/test_programs.c $(wildcard tests/chapters/*.c)
+$(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+$(TESTS)/fuzz_ptx: $(BUILD)/obj/tests/softgpu/fuzz_ptx.o $(CORE_OBJECTS)
+	@$(CC) $(OPT) -pthread $^ -o $@ -lm -ldl
+$(TESTS)/fuzz_fatbin: $(call objects,tests/softgpu/fuzz_fatbin.c common/softgpu/api/fatbin.c common/softgpu/api/cubin.c)
+	@$(CC) $(OPT) -pthread $^ -o $@ -ldl
+$(TESTS)/fuzz_npy: $(call objects,tests/harness/fuzz_npy.c $(addprefix common/harness/,npy.c files.c convert.c random.c parallel.c))
+	@$(CC) $(OPT) -pthread $^ -o $@ -lm
+
+# The programs that the tests run through the launcher.
+$(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
+	@mkdir -p $(@D)
+	@echo "  nvcc    $<"
+	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -L$(SOFTGPU)/lib \
+	    -gencode arch=compute_80,code=compute_80 $< -o $@
+TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
+
+run_suite = echo "== $(1)"; TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
+    TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
+    TEST_BUILD=$(BUILD)/$(VARIANT) $(TESTS)/$(1)
+
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS)
+	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
+	@$(MAKE) --no-print-directory test-sanitized
+	@$(call run_suite,harness)
+	@$(call run_suite,softgpu)
+	@$(call run_suite,programs)
+
+# The same units and the fuzzers under AddressSanitizer and UndefinedBehaviorSanitizer.
+SANITIZED := BUILD=$(BUILD)/sanitized NVCC='$(NVCC)' \
+    OPT='-O1 -march=native -fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer' FAST=-fno-math-errno
+test-sanitized:
+	@$(MAKE) --no-print-directory $(SANITIZED) run-sanitized
+
+FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
+$(TESTS)/%.ptx: tests/programs/%.cu | $(NVCC) $(BUILD)/.compiler
+	@mkdir -p $(@D)
+	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -arch=compute_80 -ptx $< -o $@
+
+run-sanitized: $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
+	@echo "== sanitized: softgpu, harness, fuzzers"
+	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/softgpu
+	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/harness
+	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS)
+	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_fatbin 3000 1
+	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_npy 3000 1
 
 format:
 	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }

@@ -1,5 +1,5 @@
-// Chapter 1, backward: the standard one, from the saved P. Each line beside the forward line that it
-// differentiates; ∘ is the product element by element.
+// Chapter 1, backward: the standard one, from the saved P. Each line beside the forward line
+// that it differentiates; ∘ is the product element by element.
 //
 //   O = P V              dV = Pᵀ dO             weighted_query_rows
 //                        dP = dO Vᵀ             query_key_product

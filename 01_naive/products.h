@@ -54,8 +54,8 @@ __device__ static inline float row_lanes_sum(float x) {
     return x;
 }
 
-// C[i][j] = left_i · right_j; with `as_scores` scaled, capped and masked on the way out. A warp takes
-// one query row and 128 keys, four keys at a time.
+// C[i][j] = left_i · right_j; with `as_scores` scaled, capped and masked on the way out. A warp
+// takes one query row and 128 keys, four keys at a time.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(PRODUCT_THREADS)
     query_key_product(const Attention a, const T *left, const T *right, T *out, bool as_scores) {
@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(PRODUCT_THREADS)
     store_pieces<T, HEAD_DIM>(out, factor, sum, lane);
 }
 
-// C[j] = factor * Σ_i weights[i][j] left_i, over the rows of all query heads that share the K/V head.
-// Eight lanes take one key and walk all query rows.
+// C[j] = factor * Σ_i weights[i][j] left_i, over the rows of all query heads that share the K/V
+// head. Eight lanes take one key and walk all query rows.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(PRODUCT_THREADS)
     weighted_query_rows(const Attention a, const T *weights, const T *left, T *out, float factor) {

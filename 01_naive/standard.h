@@ -49,7 +49,8 @@ __device__ static inline float warp_max(float x) {
 static const int SOFTMAX_THREADS = 256;
 static const int SOFTMAX_ROWS = SOFTMAX_THREADS / 32; // a warp takes a row
 
-// P = softmax(S) by rows, and lse. Each lane takes every 32nd column, so a warp reads 32 neighbours.
+// P = softmax(S) by rows, and lse. Each lane takes every 32nd column, so a warp reads 32
+// neighbours.
 template <typename T>
 __global__ void __launch_bounds__(SOFTMAX_THREADS)
     softmax_rows(const T *scores, T *probabilities, float *lse, int64_t rows, int64_t seqlen_k) {

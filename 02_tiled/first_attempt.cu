@@ -1,5 +1,5 @@
-// Chapter 2, exhibit first-attempt: WRONG BY DESIGN. The keys are taken in blocks, each block gets a
-// softmax of its own, and the blocks' outputs are averaged:
+// Chapter 2, exhibit first-attempt: WRONG BY DESIGN. The keys are taken in blocks, each block
+// gets a softmax of its own, and the blocks' outputs are averaged:
 //
 //   O = average over blocks of  softmax(S_block) V_block
 //
@@ -34,8 +34,8 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
 
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-            const float block_max = block_row_max(s_reg[r]);
-            const float block_sum = exponentiate_row(s_reg[r], finite_max(block_max));
+            const float block_max = block_row_max<HEAD_DIM>(s_reg[r]);
+            const float block_sum = exponentiate_row<HEAD_DIM>(s_reg[r], finite_max(block_max));
             if (block_sum == 0) continue; // all masked: the weights are zeros already
             blocks_seen[r] += 1;
             lse_sum[r] += log_sum_exp(block_max, block_sum);

@@ -1,6 +1,6 @@
-// Chapter 2, step tiled-matmul: chapter 1's three kernels, S and P in HBM as there, but the matrix
-// products work on tiles in shared memory. A number of Q or K comes from L2 once for 64 uses, and
-// from shared memory once for 4, where chapter 1 fetched it for every use.
+// Chapter 2, step tiled-matmul: chapter 1's three kernels, S and P in HBM as there, but the
+// matrix products work on tiles in shared memory. A number of Q or K comes from L2 once for 64
+// or 128 uses, and from shared memory once for 8, where chapter 1 fetched it for every use.
 //
 //   tiled_scores    S = scale * Q Kᵀ, masked
 //   softmax_rows    P = softmax(S), lse          (chapter 1's)
@@ -11,9 +11,10 @@
 #include "device/dispatch.h"
 #include "device/tile.h"
 
-// One 64 x 64 tile of S.
+// One tile of S: 128 x 64 for head_dim 64.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(TILE_THREADS, 2) tiled_scores(const Attention a, T *scores) {
+__global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
+    tiled_scores(const Attention a, T *scores) {
     using Tile = Tile<HEAD_DIM>;
     extern __shared__ float4 smem[];
     float *q_smem = (float *)smem;
@@ -36,10 +37,9 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) tiled_scores(const Attention 
     float s_reg[Tile::THREAD_ROWS][Tile::THREAD_KEYS];
     multiply_query_key<HEAD_DIM>(s_reg, q_smem, k_smem);
 
-    const int ty = threadIdx.x / TILE_LANES, tx = threadIdx.x % TILE_LANES;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-        const int64_t row = first_row + ty * Tile::THREAD_ROWS + r;
+        const int64_t row = first_row + Tile::ty() + r * Tile::ROW_STEP;
         if (row >= a.seqlen_q) continue;
         const KeyRange seen =
             visible_keys(row, a.seqlen_q, a.seqlen_k, a.window_left, a.window_right);
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2) tiled_scores(const Attention 
             scores + matrix_offset(work.batch, work.head, row, a.heads, a.seqlen_q, a.seqlen_k);
 #pragma unroll
         for (int c = 0; c < Tile::THREAD_KEYS; c++) {
-            const int64_t key = first_key + tx + c * TILE_LANES;
+            const int64_t key = first_key + Tile::tx() + c * Tile::LANES;
             if (key >= a.seqlen_k) continue;
             const bool visible = seen.begin <= key && key < seen.end;
             const float score = score_of(s_reg[r][c], a.softmax_scale, a.softcap);
@@ -71,9 +71,9 @@ __device__ static inline void load_weights(float *p_smem, const T *probabilities
     }
 }
 
-// One tile of 64 rows of O, all columns: walks the keys in blocks of 64.
+// One tile of rows of O, all columns: walks the keys in blocks of 64.
 template <typename T, int HEAD_DIM>
-__global__ void __launch_bounds__(TILE_THREADS, 2)
+__global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
     tiled_output(const Attention a, const T *probabilities) {
     using Tile = Tile<HEAD_DIM>;
     extern __shared__ float4 smem[];
@@ -94,15 +94,14 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
         __syncthreads(); // all threads have read them: the next block may take their place
     }
 
-    const int ty = threadIdx.x / TILE_LANES, tx = threadIdx.x % TILE_LANES;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-        const int64_t row = first_row + ty * Tile::THREAD_ROWS + r;
+        const int64_t row = first_row + Tile::ty() + r * Tile::ROW_STEP;
         if (row >= a.seqlen_q) continue;
         T *o = (T *)a.o + row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
 #pragma unroll
         for (int c = 0; c < Tile::THREAD_COLUMNS; c += 2)
-            store2(o + c * TILE_LANES + tx * 2, o_reg[r][c], o_reg[r][c + 1]);
+            store2(o + c * Tile::LANES + Tile::tx() * 2, o_reg[r][c], o_reg[r][c + 1]);
     }
 }
 

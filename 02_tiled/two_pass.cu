@@ -1,5 +1,6 @@
-// Chapter 2, step two-pass: attention in one kernel, S and P never in HBM. The softmax of a row needs
-// its maximum and denominator first, so the keys are walked twice and Q Kᵀ is computed twice:
+// Chapter 2, step two-pass: attention in one kernel, S and P never in HBM. The softmax of a row
+// needs its maximum and denominator first, so the keys are walked twice and Q Kᵀ is computed
+// twice:
 //
 //   pass 1, over K          m = max over all keys,   l = Σ e^(S - m)
 //   pass 2, over K and V    O = Σ (e^(S - m) / l) V
@@ -37,9 +38,10 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
         finish_scores<T, HEAD_DIM>(s_reg, a, work, key);
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-            const float new_max = fmaxf(row_max[r], block_row_max(s_reg[r]));
+            const float new_max = fmaxf(row_max[r], block_row_max<HEAD_DIM>(s_reg[r]));
             const float base = finite_max(new_max);
-            row_sum[r] = row_sum[r] * expf(row_max[r] - base) + exponentiate_row(s_reg[r], base);
+            row_sum[r] =
+                row_sum[r] * expf(row_max[r] - base) + exponentiate_row<HEAD_DIM>(s_reg[r], base);
             row_max[r] = new_max;
         }
         __syncthreads(); // all threads have read K: the next block may take its place

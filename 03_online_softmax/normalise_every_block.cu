@@ -39,9 +39,9 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
 
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-            const float new_max = fmaxf(row_max[r], block_row_max(s_reg[r]));
+            const float new_max = fmaxf(row_max[r], block_row_max<HEAD_DIM>(s_reg[r]));
             const float base = finite_max(new_max);
-            const float block_sum = exponentiate_row(s_reg[r], base);
+            const float block_sum = exponentiate_row<HEAD_DIM>(s_reg[r], base);
             const float old_sum = row_sum[r] * expf(row_max[r] - base); // l e^(m - m_new)
             const float new_sum = old_sum + block_sum;
             const float inverse = new_sum > 0 ? 1 / new_sum : 0;

@@ -1,4 +1,5 @@
-// Chapter 3, step normalise-once: one pass over K and V, dividing by the denominator at the end only.
+// Chapter 3, step normalise-once: one pass over K and V, dividing by the denominator at the end
+// only.
 //
 //   m_new = max(m, rowmax(S))
 //   l     = l e^(m - m_new) + rowsum(e^(S - m_new))
@@ -39,9 +40,9 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
 
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-            const float new_max = fmaxf(row_max[r], block_row_max(s_reg[r]));
+            const float new_max = fmaxf(row_max[r], block_row_max<HEAD_DIM>(s_reg[r]));
             const float base = finite_max(new_max);
-            const float block_sum = exponentiate_row(s_reg[r], base);
+            const float block_sum = exponentiate_row<HEAD_DIM>(s_reg[r], base);
             const float rescale = expf(row_max[r] - base); // e^(m - m_new)
 #pragma unroll
             for (int c = 0; c < Tile::THREAD_COLUMNS; c++) o_reg[r][c] *= rescale;

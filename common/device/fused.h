@@ -46,7 +46,6 @@ __device__ static inline void finish_scores(
     float (&s_reg)[Tile<HEAD_DIM>::THREAD_ROWS][Tile<HEAD_DIM>::THREAD_KEYS], const Attention &a,
     const FusedWork<T> &work, int64_t key) {
     using Tile = Tile<HEAD_DIM>;
-    const int ty = threadIdx.x / TILE_LANES, tx = threadIdx.x % TILE_LANES;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++)
 #pragma unroll
@@ -56,35 +55,37 @@ __device__ static inline void finish_scores(
     if (work.seen_by_all.begin <= key && key + Tile::KEYS <= work.seen_by_all.end) return;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-        const int64_t row = work.first_row + ty * Tile::THREAD_ROWS + r;
+        const int64_t row = work.first_row + Tile::ty() + r * Tile::ROW_STEP;
         const KeyRange seen =
             visible_keys(row, a.seqlen_q, a.seqlen_k, a.window_left, a.window_right);
 #pragma unroll
         for (int c = 0; c < Tile::THREAD_KEYS; c++) {
-            const int64_t column = key + tx + c * TILE_LANES;
+            const int64_t column = key + Tile::tx() + c * Tile::LANES;
             if (column < seen.begin || column >= seen.end) s_reg[r][c] = -CUDART_INF_F;
         }
     }
 }
 
-// Maximum of this thread's scores of a row, and of the 15 other lanes'.
-template <int KEYS> __device__ static inline float block_row_max(const float (&scores)[KEYS]) {
+// Maximum of this thread's scores of a row, and of the row's other lanes'.
+template <int HEAD_DIM>
+__device__ static inline float block_row_max(const float (&scores)[Tile<HEAD_DIM>::THREAD_KEYS]) {
     float largest = scores[0];
 #pragma unroll
-    for (int c = 1; c < KEYS; c++) largest = fmaxf(largest, scores[c]);
-    return row_max_of(largest);
+    for (int c = 1; c < Tile<HEAD_DIM>::THREAD_KEYS; c++) largest = fmaxf(largest, scores[c]);
+    return row_max_of<HEAD_DIM>(largest);
 }
 
 // scores → exp(score - base), and their sum over the row.
-template <int KEYS>
-__device__ static inline float exponentiate_row(float (&scores)[KEYS], float base) {
+template <int HEAD_DIM>
+__device__ static inline float exponentiate_row(float (&scores)[Tile<HEAD_DIM>::THREAD_KEYS],
+                                                float base) {
     float sum = 0;
 #pragma unroll
-    for (int c = 0; c < KEYS; c++) {
+    for (int c = 0; c < Tile<HEAD_DIM>::THREAD_KEYS; c++) {
         scores[c] = expf(scores[c] - base);
         sum += scores[c];
     }
-    return row_sum_of(sum);
+    return row_sum_of<HEAD_DIM>(sum);
 }
 
 // o_reg → O, lse_reg → lse, rows past the last dropped.
@@ -94,16 +95,15 @@ __device__ static inline void store_output(
     const float (&o_reg)[Tile<HEAD_DIM>::THREAD_ROWS][Tile<HEAD_DIM>::THREAD_COLUMNS],
     const float (&lse_reg)[Tile<HEAD_DIM>::THREAD_ROWS]) {
     using Tile = Tile<HEAD_DIM>;
-    const int ty = threadIdx.x / TILE_LANES, tx = threadIdx.x % TILE_LANES;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-        const int64_t row = work.first_row + ty * Tile::THREAD_ROWS + r;
+        const int64_t row = work.first_row + Tile::ty() + r * Tile::ROW_STEP;
         if (row >= a.seqlen_q) continue;
         T *o = (T *)a.o + row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
 #pragma unroll
         for (int c = 0; c < Tile::THREAD_COLUMNS; c += 2)
-            store2(o + c * TILE_LANES + tx * 2, o_reg[r][c], o_reg[r][c + 1]);
-        if (tx == 0)
+            store2(o + c * Tile::LANES + Tile::tx() * 2, o_reg[r][c], o_reg[r][c + 1]);
+        if (Tile::tx() == 0)
             a.lse[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] = lse_reg[r];
     }
 }

@@ -1,8 +1,9 @@
 // Where things stand in memory: the offsets of rows in tensors, and the work of a thread block.
 //
-// Every offset is 64-bit from its first multiplication on: 32 bits end at 2^31 elements, which long
-// sequences reach. Every grid is one-dimensional (gridDim.y and .z end at 65,535, batch * heads does
-// not). The functions run on both sides, so a test on the CPU can try sizes that no memory holds.
+// Every offset is 64-bit from its first multiplication on: 32 bits end at 2^31 elements, which
+// long sequences reach. Every grid is one-dimensional (gridDim.y and .z end at 65,535, batch *
+// heads does not). The functions run on both sides, so a test on the CPU can try sizes that no
+// memory holds.
 #ifndef INDEX_H
 #define INDEX_H
 

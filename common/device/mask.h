@@ -1,5 +1,5 @@
-// Which keys a query row sees. Masks are aligned to the bottom right: the last query row sits on the
-// last key, so that decoding one token at a time and a whole prompt at once agree.
+// Which keys a query row sees. Masks are aligned to the bottom right: the last query row sits on
+// the last key, so that decoding one token at a time and a whole prompt at once agree.
 //
 // Invariant: 0 <= begin <= end <= seqlen_k, and the row sees exactly the keys begin <= j < end.
 #ifndef MASK_H

@@ -24,9 +24,9 @@ typedef struct {
     Dtype dtype;
     int batch, heads, kv_heads;
     int64_t seqlen_q, seqlen_k;
-    int head_dim;         // of the buffers, and of the kernel variant: 64, 128, …
-    float softmax_scale;  // from the true head_dim, 1/sqrt(d), unless --scale says otherwise
-    float softcap;        // 0 = none; else score = softcap * tanh(score / softcap)
+    int head_dim;        // of the buffers, and of the kernel variant: 64, 128, …
+    float softmax_scale; // from the true head_dim, 1/sqrt(d), unless --scale says otherwise
+    float softcap;       // 0 = none; else score = softcap * tanh(score / softcap)
     int64_t window_left, window_right; // -1 = unlimited; causal has window_right = 0
     const void *q, *k, *v;
     void *o;
@@ -52,7 +52,7 @@ typedef struct {
     size_t (*forward_workspace)(const Attention *a); // bytes
     cudaError_t (*forward)(const Attention *a);
     size_t (*backward_workspace)(const Attention *a); // NULL: no backward
-    cudaError_t (*backward)(const Attention *a); // runs after forward, same workspace kept
+    cudaError_t (*backward)(const Attention *a);      // runs after forward, same workspace kept
 } Step;
 
 #ifdef __cplusplus

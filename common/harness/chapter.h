@@ -14,12 +14,12 @@ typedef struct {
 } DefaultProblem;
 
 typedef struct {
-    int number;          // 3
-    const char *folder;  // "03_online_softmax"
-    const char *title;   // "online softmax"
-    const char *gpu;     // softgpu models this one unless --gpu says otherwise
-    int min_capability;  // 80, 90, 100: a real GPU older than this can't run it
-    bool arch_specific;  // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
+    int number;         // 3
+    const char *folder; // "03_online_softmax"
+    const char *title;  // "online softmax"
+    const char *gpu;    // softgpu models this one unless --gpu says otherwise
+    int min_capability; // 80, 90, 100: a real GPU older than this can't run it
+    bool arch_specific; // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
     bool has_backward, default_backward;
     const Step *const *steps; // naive first, then the chapter before's last step, then its own
     int step_count;

@@ -216,11 +216,23 @@ static void set_environment(const Options *o, const Chapter *chapter) {
     }
 }
 
-// Is this check on in softgpu?
-static bool check_on(const char *name) {
+// Which checks are on in softgpu, and what that means for the buffers.
+static void read_checks(Device *d) {
     const char *list = getenv("SOFTGPU_CHECK");
-    return list == NULL || list[0] == 0 || strstr(list, "all") != NULL ||
-           strstr(list, name) != NULL;
+    if (list == NULL || list[0] == 0) list = "all";
+    static const char *const names[] = {"mem", "race", "sync"};
+    bool all = strstr(list, "all") != NULL;
+    snprintf(d->checks, sizeof d->checks, "%s", list);
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        if (!all && strstr(list, names[n]) == NULL) continue;
+        size_t used = strlen(d->checks_but_init);
+        snprintf(d->checks_but_init + used, sizeof d->checks_but_init - used, "%s%s",
+                 used > 0 ? "," : "", names[n]);
+    }
+    if (d->checks_but_init[0] == 0) strcpy(d->checks_but_init, "none");
+    d->init_check = all || strstr(list, "init") != NULL;
+    d->guards = !all && strstr(list, "mem") == NULL;
+    d->poisoned_workspace = !d->init_check;
 }
 
 static bool describe(Device *d, int index, Message *message) {
@@ -321,8 +333,7 @@ bool device_open(const Options *o, const Chapter *chapter, char **argv, Device *
     if (!wants_softgpu && !look_for_gpu(o, chapter, argv, d, message)) return false;
 
     set_environment(o, chapter);
-    d->guards = !check_on("mem");
-    d->poisoned_workspace = !check_on("init");
+    read_checks(d);
     if (!describe(d, 0, message)) return false;
     if (can_run(chapter, d->capability)) return true;
     return refuse(message, "--gpu %s: chapter %d needs compute capability %d.%d, %s has %d.%d",

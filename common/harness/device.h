@@ -19,7 +19,9 @@ typedef struct {
     size_t l2_bytes;
     bool guards; // buffers get guard bytes (softgpu's memory check watches exact bounds itself)
     bool poisoned_workspace; // softgpu's init check knows never-written memory by itself
-    char note[512];          // why not a GPU, for the heading; "" = nothing to say
+    bool init_check;         // softgpu's is on
+    char checks[64], checks_but_init[64]; // softgpu's checks, and those without init
+    char note[512];                       // why not a GPU, for the heading; "" = nothing to say
 } Device;
 
 // Decides, opens and describes the device; may not return (re-execution). Before the first CUDA

@@ -6,7 +6,7 @@
 
 // Headings, a row for each step, mismatches and remarks (table.c).
 void print_table(FILE *to, const Run *run);
-// Mismatches and device errors, in words (table.c).
+// The steps with their numbers and ideas, for --list (table.c).
 void print_list(FILE *to, const Chapter *chapter);
 
 // One object (json.c).

@@ -52,6 +52,8 @@ def heading(row):
 
 
 def draw_speedups(axes, rows):
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     shown = [row for row in rows if number(row["speedup_over_naive"])]
     values = [number(row["speedup_over_naive"]) for row in shown]
     colours = [BACKWARD if row["pass"] == "backward" else FORWARD for row in shown]
@@ -59,7 +61,9 @@ def draw_speedups(axes, rows):
     axes.barh(range(len(shown)), [v - 1 for v in values], left=1, color=colours, edgecolor="black",
               linewidth=0.5)
     axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}×")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlim(min(values + [1]) / 1.6, max(values + [1]) * 2.2)
     axes.axvline(1, color="black", linewidth=0.8)
     for place, value in enumerate(values):

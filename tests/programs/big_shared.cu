@@ -1,5 +1,5 @@
-// More than 48 KB of dynamic shared memory: refused until it is asked for; launch attributes; device
-// properties.
+// More than 48 KB of dynamic shared memory: refused until it is asked for; launch attributes;
+// device properties.
 #include "check.h"
 
 __global__ void __launch_bounds__(256) reverse(int *x, int n) {

@@ -25,8 +25,12 @@ static inline void lane_set(Bench *b, Row r, unsigned width, int lane, uint64_t 
     ck_assert(!(r & ROW_CONSTANT));
     memcpy((uint8_t *)row(&b->warp, r) + (size_t)lane * width, &value, width);
 }
-static inline uint32_t predicate_get(Bench *b, Row r) { return (uint32_t)lane_get(b, r, 4, 0); }
-static inline void predicate_set(Bench *b, Row r, uint32_t value) { lane_set(b, r, 4, 0, value); }
+static inline uint32_t predicate_get(Bench *b, Row r) {
+    return (uint32_t)lane_get(b, r, 4, 0);
+}
+static inline void predicate_set(Bench *b, Row r, uint32_t value) {
+    lane_set(b, r, 4, 0, value);
+}
 
 static inline uint64_t noise(void) {
     static struct Random random = {0x1234567};
@@ -35,9 +39,25 @@ static inline uint64_t noise(void) {
 
 // Integers that break things, between random ones of all magnitudes.
 static inline uint64_t any_integer(void) {
-    static const uint64_t edges[] = {0, 1, 2, 31, 32, 63, 64, 127, 128, 255, 0x7fff, 0x8000, 0xffff,
-                                     0x7fffffff, 0x80000000, 0xffffffff, 0x7fffffffffffffff,
-                                     0x8000000000000000, 0xffffffffffffffff};
+    static const uint64_t edges[] = {0,
+                                     1,
+                                     2,
+                                     31,
+                                     32,
+                                     63,
+                                     64,
+                                     127,
+                                     128,
+                                     255,
+                                     0x7fff,
+                                     0x8000,
+                                     0xffff,
+                                     0x7fffffff,
+                                     0x80000000,
+                                     0xffffffff,
+                                     0x7fffffffffffffff,
+                                     0x8000000000000000,
+                                     0xffffffffffffffff};
     uint64_t r = noise();
     if (r % 4 == 0) return edges[(r >> 8) % (sizeof edges / sizeof *edges)];
     return noise() >> (r >> 8) % 64;

@@ -1,57 +1,10 @@
-// Conversions and 16-bit arithmetic: small formats by brute force over their codes, with decoders
-// written here from the formats' definitions; the plain pairs against C's own conversions.
+// Conversions: small formats by brute force over their codes, the plain pairs against C's own.
+// And the packing forms of mov.
 #include <fenv.h>
 
-#include "lanes.h"
+#include "codes.h"
 
 Suite *suite_convert(void);
-
-// ---- the formats, once more: value of a code by definition
-
-typedef struct {
-    int exponent, mantissa, bias;
-    uint32_t first_special; // codes from here on (without sign) are infinity or NaN
-} Code;
-static const Code f16 = {5, 10, 15, 0x7c00}, bf16 = {8, 7, 127, 0x7f80}, e4m3 = {4, 3, 7, 0x7f},
-                  e5m2 = {5, 2, 15, 0x7c}, e2m1 = {2, 1, 1, 8}, e2m3 = {2, 3, 1, 32},
-                  e3m2 = {3, 2, 3, 32}, tf32_code = {8, 10, 127, 0x3fc00};
-
-static double value(const Code *f, uint32_t code) {
-    uint32_t sign = code >> (f->exponent + f->mantissa) & 1;
-    uint32_t e = code >> f->mantissa & ((1u << f->exponent) - 1);
-    uint32_t m = code & ((1u << f->mantissa) - 1);
-    double x = e ? ldexp(1 + ldexp(m, -f->mantissa), (int)e - f->bias)
-                 : ldexp(ldexp(m, -f->mantissa), 1 - f->bias);
-    return sign ? -x : x;
-}
-
-// Is `code` x rounded? mode: n nearest even, a nearest away, z, m, p. Only for results that are
-// finite: compares with the neighbours of the code.
-static bool rounds_to(const Code *f, double x, uint32_t code, char mode) {
-    uint32_t magnitude = code & ((1u << (f->exponent + f->mantissa)) - 1);
-    bool negative = code >> (f->exponent + f->mantissa) & 1;
-    if (x != 0 && negative != (x < 0)) return false;
-    double a = fabs(x), at = value(f, magnitude);
-    double below = magnitude ? value(f, magnitude - 1) : -1;
-    bool last = magnitude + 1 == 1u << (f->exponent + f->mantissa); // the format's last code
-    double above = last ? 2 * at - below : value(f, magnitude + 1);
-    if (mode == 'm') mode = negative ? 'u' : 'z';
-    if (mode == 'p') mode = negative ? 'z' : 'u';
-    if (mode == 'z') return at <= a && a < above;
-    if (mode == 'u') return below < a && a <= at;
-    double middle_above = (at + above) / 2, middle_below = magnitude ? (at + below) / 2 : -1;
-    if (mode == 'a') return a < middle_above && a >= middle_below;
-    bool even = !(magnitude & 1);
-    return even ? a <= middle_above && a >= middle_below : a < middle_above && a > middle_below;
-}
-
-static Bench *open_one(const char *name, const char *operands, const Insn **i) {
-    char body[512];
-    snprintf(body, sizeof body, "%s%s %s;", REGISTERS, name, operands);
-    Bench *b = bench_open(body, 0);
-    *i = bench_insn(b, name);
-    return b;
-}
 
 // ---- f16 and bf16 to f32: all 65,536
 
@@ -69,7 +22,8 @@ START_TEST(widening) {
             for (uint32_t l = 0; l < 32; l++) {
                 uint32_t magnitude = (first + l) & 0x7fff;
                 float got = as_float((uint32_t)lane_get(b, i->d, 4, (int)l));
-                if (magnitude > kinds[k].f->first_special) ck_assert(got != got);
+                if (magnitude > kinds[k].f->first_special)
+                    ck_assert(got != got);
                 else if (magnitude == kinds[k].f->first_special)
                     ck_assert(isinf(got) && !signbit(got) == !((first + l) & 0x8000));
                 else {
@@ -138,11 +92,13 @@ START_TEST(narrowing) {
                     ck_assert_uint_eq(got, n->nan);
                 } else if (magnitude == n->infinity) {
                     // only what lies beyond the largest number may become infinite
-                    double most = value(n->f, n->infinity - 1), step = most - value(n->f, n->infinity - 2);
+                    double most = value(n->f, n->infinity - 1),
+                           step = most - value(n->f, n->infinity - 2);
                     bool away = n->mode == 'n' || n->mode == 'a';
                     ck_assert(isinf(x[l]) || (away ? fabs((double)x[l]) >= most + step / 2
                                                    : n->mode != 'z' && fabs((double)x[l]) > most));
-                } else if (magnitude == n->infinity - 1 && fabs((double)x[l]) > value(n->f, magnitude)) {
+                } else if (magnitude == n->infinity - 1 &&
+                           fabs((double)x[l]) > value(n->f, magnitude)) {
                     ck_assert(n->mode == 'z' || n->mode == (x[l] > 0 ? 'm' : 'p') ||
                               rounds_to(n->f, x[l], got, n->mode));
                 } else {
@@ -180,8 +136,8 @@ START_TEST(packed_pairs) {
             lane_set(b, i->b, 4, l, as_bits(cases[k].b));
         }
         bench_run(b, i, FULL_MASK);
-        ck_assert_msg(lane_get(b, i->d, 4, 17) == cases[k].want, "%s is %08x, not %08x", cases[k].name,
-                      (unsigned)lane_get(b, i->d, 4, 17), cases[k].want);
+        ck_assert_msg(lane_get(b, i->d, 4, 17) == cases[k].want, "%s is %08x, not %08x",
+                      cases[k].name, (unsigned)lane_get(b, i->d, 4, 17), cases[k].want);
         bench_close(b);
     }
 }
@@ -222,7 +178,8 @@ START_TEST(small_formats) {
                     got &= (1u << s->bits) - 1;
                     float v = x[h][l];
                     double most = value(s->f, s->most);
-                    if (v != v) ck_assert_uint_eq(got, s->nan);
+                    if (v != v)
+                        ck_assert_uint_eq(got, s->nan);
                     else if (fabsf(v) >= most)
                         ck_assert_uint_eq(got, s->most | (v < 0 ? sign_bit : 0));
                     else
@@ -239,7 +196,8 @@ START_TEST(small_formats) {
             uint32_t upper = (uint32_t)lane_get(b, i->d, 4, 3) >> 16;
             uint32_t lower = (uint32_t)lane_get(b, i->d, 4, 3) & 0xffff;
             if ((code & (sign_bit - 1)) < s->f->first_special && (code & (sign_bit - 1)) <= s->most)
-                ck_assert(value(&f16, upper) == value(s->f, code) && (upper >> 15) == (code >= sign_bit));
+                ck_assert(value(&f16, upper) == value(s->f, code) &&
+                          (upper >> 15) == (code >= sign_bit));
             uint32_t other = (code ^ 1) & (sign_bit - 1);
             if (other < s->f->first_special && other <= s->most)
                 ck_assert(value(&f16, lower) == value(s->f, code ^ 1));
@@ -260,11 +218,16 @@ START_TEST(scale_format) {
         const char *name;
         uint32_t x, want;
     } cases[] = {
-        {"cvt.rz.ue8m0x2.f32", 0x3f800000, 127},           {"cvt.rz.ue8m0x2.f32", 0xbfffffff, 127},
-        {"cvt.rp.ue8m0x2.f32", 0x3f800001, 128},           {"cvt.rp.ue8m0x2.f32", 0x3f800000, 127},
-        {"cvt.rp.ue8m0x2.f32", 0x00400000, 0},             {"cvt.rp.ue8m0x2.f32", 0x00400001, 1},
-        {"cvt.rp.ue8m0x2.f32", 0, 0},                      {"cvt.rp.ue8m0x2.f32", 0x7fc00000, 255},
-        {"cvt.rp.satfinite.ue8m0x2.f32", 0x7f7fffff, 254}, {"cvt.rz.satfinite.ue8m0x2.f32", 0x7f800000, 254},
+        {"cvt.rz.ue8m0x2.f32", 0x3f800000, 127},
+        {"cvt.rz.ue8m0x2.f32", 0xbfffffff, 127},
+        {"cvt.rp.ue8m0x2.f32", 0x3f800001, 128},
+        {"cvt.rp.ue8m0x2.f32", 0x3f800000, 127},
+        {"cvt.rp.ue8m0x2.f32", 0x00400000, 0},
+        {"cvt.rp.ue8m0x2.f32", 0x00400001, 1},
+        {"cvt.rp.ue8m0x2.f32", 0, 0},
+        {"cvt.rp.ue8m0x2.f32", 0x7fc00000, 255},
+        {"cvt.rp.satfinite.ue8m0x2.f32", 0x7f7fffff, 254},
+        {"cvt.rz.satfinite.ue8m0x2.f32", 0x7f800000, 254},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         const Insn *i;
@@ -329,8 +292,10 @@ START_TEST(float_to_integer) {
                                       : as_float(any_float());
                 if (noise() % 8 == 0) f = (float)(noise() % 9) + 0.5f;
                 x[l] = f;
-                if (kinds[k].is_double) lane_set(b, i->a, 8, l, as_bits64(f));
-                else lane_set(b, i->a, 4, l, as_bits(f));
+                if (kinds[k].is_double)
+                    lane_set(b, i->a, 8, l, as_bits64(f));
+                else
+                    lane_set(b, i->a, 4, l, as_bits(f));
             }
             bench_run(b, i, FULL_MASK);
             for (int l = 0; l < 32; l++) {
@@ -339,14 +304,18 @@ START_TEST(float_to_integer) {
                 double high = kinds[k].is_signed ? ldexp(1, bits - 1) : ldexp(1, bits);
                 double y = rounded(x[l], kinds[k].name);
                 uint64_t want;
-                if (x[l] != x[l]) want = bits == 64 ? 1ull << 63 : 0;
-                else if (y >= high) want = (kinds[k].is_signed ? 1ull << (bits - 1) : 0) - 1;
-                else if (y <= low) want = kinds[k].is_signed ? 0 - (1ull << (bits - 1)) : 0;
-                else want = y < 0 ? (uint64_t)(int64_t)y : (uint64_t)y;
+                if (x[l] != x[l])
+                    want = bits == 64 ? 1ull << 63 : 0;
+                else if (y >= high)
+                    want = (kinds[k].is_signed ? 1ull << (bits - 1) : 0) - 1;
+                else if (y <= low)
+                    want = kinds[k].is_signed ? 0 - (1ull << (bits - 1)) : 0;
+                else
+                    want = y < 0 ? (uint64_t)(int64_t)y : (uint64_t)y;
                 if (!kinds[k].is_signed && bits < 64) want &= (1ull << bits) - 1;
                 if (kinds[k].bytes < 8) want &= (1ull << 8 * kinds[k].bytes) - 1;
-                ck_assert_msg(lane_get(b, i->d, kinds[k].bytes, l) == want, "%s of %a is %llx, not %llx",
-                              kinds[k].name, x[l],
+                ck_assert_msg(lane_get(b, i->d, kinds[k].bytes, l) == want,
+                              "%s of %a is %llx, not %llx", kinds[k].name, x[l],
                               (long long)lane_get(b, i->d, kinds[k].bytes, l), (long long)want);
             }
         }
@@ -401,7 +370,8 @@ START_TEST(integer_to_float) {
             fesetround(kinds[k].mode);
             for (int l = 0; l < 32; l++) {
                 if (kinds[k].to_double)
-                    ck_assert(as_double(lane_get(b, i->d, 8, l)) == double_from(v[l], kinds[k].is_signed));
+                    ck_assert(as_double(lane_get(b, i->d, 8, l)) ==
+                              double_from(v[l], kinds[k].is_signed));
                 else
                     ck_assert_msg(as_float((uint32_t)lane_get(b, i->d, 4, l)) ==
                                       float_from(v[l], kinds[k].is_signed),
@@ -495,7 +465,8 @@ END_TEST
 START_TEST(packed_integers) {
     const Insn *i;
     Bench *b = open_one("cvt.pack.sat.s16.s32", "%r0, %r1, %r2", &i);
-    for (int l = 0; l < 32; l++) lane_set(b, i->a, 4, l, 70000), lane_set(b, i->b, 4, l, (uint32_t)-70000);
+    for (int l = 0; l < 32; l++)
+        lane_set(b, i->a, 4, l, 70000), lane_set(b, i->b, 4, l, (uint32_t)-70000);
     bench_run(b, i, FULL_MASK);
     ck_assert_uint_eq(lane_get(b, i->d, 4, 0), 0x7fff8000);
     bench_close(b);
@@ -510,117 +481,6 @@ START_TEST(packed_integers) {
 }
 END_TEST
 
-// ---- 16-bit arithmetic: sums and products against exact doubles
-
-START_TEST(half_arithmetic) {
-    const struct {
-        const char *name, *operands;
-        const Code *f;
-        char op;
-        bool pair;
-    } kinds[] = {
-        {"add.f16", "%h0, %h1, %h2", &f16, '+', false},
-        {"sub.f16", "%h0, %h1, %h2", &f16, '-', false},
-        {"mul.f16", "%h0, %h1, %h2", &f16, '*', false},
-        {"fma.rn.f16", "%h0, %h1, %h2, %h3", &f16, 'f', false},
-        {"add.f16x2", "%r0, %r1, %r2", &f16, '+', true},
-        {"fma.rn.f16x2", "%r0, %r1, %r2, %r3", &f16, 'f', true},
-        {"add.bf16", "%h0, %h1, %h2", &bf16, '+', false},
-        {"mul.bf16x2", "%r0, %r1, %r2", &bf16, '*', true},
-        {"fma.rn.bf16x2", "%r0, %r1, %r2, %r3", &bf16, 'f', true},
-    };
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const Insn *i;
-        Bench *b = open_one(kinds[k].name, kinds[k].operands, &i);
-        const Code *f = kinds[k].f;
-        int count = kinds[k].pair ? 64 : 32;
-        const Row rows[3] = {i->a, i->b, i->c};
-        for (int round = 0; round < 400; round++) {
-            uint16_t in[3][64], got[64];
-            for (int s = 0; s < 3; s++) {
-                // bf16: exponents close enough for the exact result to fit a double
-                for (int n = 0; n < count; n++)
-                    in[s][n] = f == &f16 ? (uint16_t)noise()
-                                         : (uint16_t)((noise() & 0x807f) | (122 + noise() % 12) << 7);
-                if (rows[s] != ROW_NONE) memcpy(row(&b->warp, rows[s]), in[s], (size_t)count * 2);
-            }
-            bench_run(b, i, FULL_MASK);
-            memcpy(got, row(&b->warp, i->d), (size_t)count * 2);
-            for (int n = 0; n < count; n++) {
-                bool special = false;
-                for (int s = 0; s < 3; s++) special |= (in[s][n] & 0x7fff) >= f->first_special;
-                if (special) continue;
-                double x = value(f, in[0][n]), y = value(f, in[1][n]), z = value(f, in[2][n]);
-                char op = kinds[k].op;
-                double exact = op == '+' ? x + y : op == '-' ? x - y : op == '*' ? x * y : x * y + z;
-                if ((got[n] & 0x7fff) == f->first_special) {
-                    double most = value(f, f->first_special - 1);
-                    ck_assert(fabs(exact) >= most + (most - value(f, f->first_special - 2)) / 2);
-                } else {
-                    ck_assert_msg(rounds_to(f, exact, got[n], 'n'), "%s of %04x %04x %04x is %04x",
-                                  kinds[k].name, in[0][n], in[1][n], in[2][n], got[n]);
-                }
-            }
-        }
-        bench_close(b);
-    }
-}
-END_TEST
-
-// A tie that only the far smaller addend breaks: rounding twice would get it wrong.
-START_TEST(half_fma_rounds_once) {
-    const Insn *i;
-    Bench *b = open_one("fma.rn.bf16", "%h0, %h1, %h2, %h3", &i);
-    // 1.0078125 * 1.5 = 1.51171875: the middle of 1.5078125 and 1.515625; c = ±2^-100
-    const uint16_t c[2] = {0x0d80, 0x8d80}, want[2] = {0x3fc2, 0x3fc1};
-    for (int k = 0; k < 2; k++) {
-        for (int l = 0; l < 32; l++) {
-            lane_set(b, i->a, 2, l, 0x3f81), lane_set(b, i->b, 2, l, 0x3fc0);
-            lane_set(b, i->c, 2, l, c[k]);
-        }
-        bench_run(b, i, FULL_MASK);
-        ck_assert_uint_eq(lane_get(b, i->d, 2, 0), want[k]);
-    }
-    bench_close(b);
-}
-END_TEST
-
-START_TEST(half_special_values) {
-    const struct {
-        const char *name, *operands;
-        uint32_t a, b, c, want;
-    } cases[] = {
-        {"max.f16x2", "%r0, %r1, %r2", 0x7e003c00, 0xbc00c000, 0, 0xbc003c00},
-        {"max.NaN.f16x2", "%r0, %r1, %r2", 0x7e003c00, 0xbc00c000, 0, 0x7fff3c00},
-        {"min.bf16x2", "%r0, %r1, %r2", 0x00008000, 0x80000000, 0, 0x80008000},
-        {"max.xorsign.abs.f16x2", "%r0, %r1, %r2", 0xc0003c00, 0x3c003c00, 0, 0xc0003c00},
-        {"neg.f16x2", "%r0, %r1", 0x3c00bc00, 0, 0, 0xbc003c00},
-        {"abs.bf16x2", "%r0, %r1", 0xbf803f80, 0, 0, 0x3f803f80},
-        {"neg.ftz.f16x2", "%r0, %r1", 0x00013c00, 0, 0, 0x8000bc00},
-        {"add.ftz.f16x2", "%r0, %r1, %r2", 0x00010001, 0x00010400, 0, 0x00000400},
-        {"add.sat.f16x2", "%r0, %r1, %r2", 0x3c00bc00, 0x3c000000, 0, 0x3c000000},
-        {"fma.rn.relu.f16x2", "%r0, %r1, %r2, %r3", 0x3c003c00, 0x3c00bc00, 0, 0x3c000000},
-        {"fma.rn.sat.f16x2", "%r0, %r1, %r2, %r3", 0x40007e00, 0x3c003c00, 0, 0x3c000000},
-        {"ex2.approx.f16x2", "%r0, %r1", 0x4000bc00, 0, 0, 0x44003800},
-        {"ex2.approx.ftz.bf16x2", "%r0, %r1", 0x4000bf80, 0, 0, 0x40803f00},
-        {"tanh.approx.bf16x2", "%r0, %r1", 0x7f80ff80, 0, 0, 0x3f80bf80},
-    };
-    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        const Insn *i;
-        Bench *b = open_one(cases[k].name, cases[k].operands, &i);
-        for (int l = 0; l < 32; l++) {
-            lane_set(b, i->a, 4, l, cases[k].a);
-            if (i->b != ROW_NONE) lane_set(b, i->b, 4, l, cases[k].b);
-            if (i->c != ROW_NONE) lane_set(b, i->c, 4, l, cases[k].c);
-        }
-        bench_run(b, i, FULL_MASK);
-        ck_assert_msg(lane_get(b, i->d, 4, 31) == cases[k].want, "%s is %08x, not %08x", cases[k].name,
-                      (unsigned)lane_get(b, i->d, 4, 31), cases[k].want);
-        bench_close(b);
-    }
-}
-END_TEST
-
 // ---- mov: packing and unpacking
 
 START_TEST(moves) {
@@ -630,7 +490,8 @@ START_TEST(moves) {
                           0);
     const Insn *code = b->kernel->code;
     for (int l = 0; l < 32; l++) {
-        lane_set(b, code[0].rows[0], 4, l, 0x11111111), lane_set(b, code[0].rows[1], 4, l, (uint64_t)l);
+        lane_set(b, code[0].rows[0], 4, l, 0x11111111),
+            lane_set(b, code[0].rows[1], 4, l, (uint64_t)l);
     }
     bench_run(b, &code[0], 0xffff);
     ck_assert_uint_eq(lane_get(b, code[0].d, 8, 5), 5ull << 32 | 0x11111111);
@@ -673,10 +534,7 @@ Suite *suite_convert(void) {
     tcase_add_test(t, float_to_float);
     tcase_add_test(t, packed_integers);
     suite_add_tcase(s, t);
-    t = tcase_create("halves");
-    tcase_add_test(t, half_arithmetic);
-    tcase_add_test(t, half_fma_rounds_once);
-    tcase_add_test(t, half_special_values);
+    t = tcase_create("moves");
     tcase_add_test(t, moves);
     suite_add_tcase(s, t);
     return s;

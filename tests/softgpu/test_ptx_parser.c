@@ -511,6 +511,80 @@ START_TEST(locations) {
 }
 END_TEST
 
+// Forms of many families, as compilers and inline assembly write them: none may stay unparsed.
+START_TEST(forms_of_all_kinds) {
+    static const char *const forms[] = {
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f1,%f2,%f3,%f4}, %rd1, %rd2, %p1, "
+        "1, -1, 0, 1;",
+        "wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, {%r1, %r2, %r3, "
+        "%r4}, %rd2, 1, 1, 1, 1;",
+        "wgmma.wait_group.sync.aligned 0;",
+        "tcgen05.mma.cta_group::2.kind::mxf8f6f4.block_scale [%r1], %rd1, %rd2, %r2, [%r3], [%r4], "
+        "%p1;",
+        "tcgen05.mma.cta_group::1.kind::f16 [%r1], [%r2], %rd2, %r3, {%r4, %r5, %r6, %r7}, %p1;",
+        "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+        "[%r1], %rs1;",
+        "tcgen05.cp.cta_group::1.128x256b [%r1], %rd1;",
+        "tcgen05.ld.sync.aligned.16x32bx2.x2.b32 {%r1, %r2}, [%r3], 16;",
+        "tcgen05.wait::ld.sync.aligned;",
+        "tcgen05.fence::before_thread_sync;",
+        "cp.async.bulk.tensor.3d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], "
+        "[%rd1, {%r2, %r3, %r4}], [%r5], {%rs1};",
+        "cp.async.bulk.tensor.2d.shared::cta.global.tile::gather4.mbarrier::complete_tx::bytes "
+        "[%r1], [%rd1, {%r2, %r3, %r4, %r5, %r6}], [%r7];",
+        "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%rd1], [%r1], "
+        "%r2, %rd2;",
+        "cp.async.bulk.prefetch.tensor.3d.L2.global [%rd1, {%r1, %r2, %r3}];",
+        "cp.async.ca.shared.global.L2::128B [%r1+16], [%rd1+-32], 16, %r2;",
+        "cp.async.cg.shared.global [%r1], [%rd1], 16, 0;",
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%r1], {%f1, %f2, %f3, %f4}, "
+        "[%r2];",
+        "fence.proxy.tensormap::generic.acquire.gpu [%rd1], 128;",
+        "tensormap.replace.tile.global_address.global.b1024.b64 [%rd1], %rd2;",
+        "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [%r1], %r2, 0x989680;",
+        "mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, [%r1], 4096;",
+        "mbarrier.arrive.shared.b64 %rd1, [%r1];",
+        "mapa.shared::cluster.u32 %r1, %r2, 1;",
+        "clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r1, %r2, %r3, _}, %q;",
+        "mov.b128 %q, {%rd1, %rd2};",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%f1,%f2,%f3,%f4},{%r1,%r2,%r3,%r4},{%r5,%r6},{%f1,%f2,%f3,%f4};",
+        "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0 "
+        "{%f1,%f2,%f3,%f4},{%r1,%r2,%r3,%r4},{%r5,%r6},{%f1,%f2,%f3,%f4},{%r1},{0,1},{%r2},{0,1};",
+        "ldmatrix.sync.aligned.x4.trans.m8n8.shared.b16 {%r1,%r2,%r3,%r4},[%r5+64];",
+        "ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;",
+        "ld.global.v8.b32 {%r1,%r2,%r3,%r4,%r5,%r6,%r7,_}, [%rd1];",
+        "atom.global.add.noftz.v2.f16x2 {%r1,%r2}, [%rd1], {%r3,%r4};",
+        "red.async.relaxed.cluster.global.mbarrier::complete_tx::bytes.add.u32 [%r1], %r2, [%r3];",
+        "setp.lt.and.s32 %p1|%p2, %r1, 5, !%p3;",
+        "match.all.sync.b32 %r1|%p1, %r2, 0xffffffff;",
+        "createpolicy.fractional.L2::evict_first.b64 %rd1, 0.5;",
+        "createpolicy.range.global.L2::evict_last.L2::evict_unchanged.b64 %rd1, [%rd2], 1024, %r1;",
+        "setmaxnreg.inc.sync.aligned.u32 240;",
+        "bar.red.popc.u32 %r1, 0, 128, !%p1;",
+        "nanosleep.u32 20;",
+        "prefetch.tensormap [%rd1];",
+        "applypriority.global.L2::evict_normal [%rd1], 128;",
+        "griddepcontrol.wait;",
+        "lop3.b32 %r1, %r2, %r3, %r4, 0xC0;",
+        "isspacep.shared %p1, %rd1;",
+        "mov.b32 {%rs1, _}, %r1;",
+        "mov.u32 %r1, %dynamic_smem_size;",
+        "slct.f32.s32 %f1, %f2, 0f00000000, %r1;",
+    };
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        char body[600];
+        snprintf(body, sizeof body, ".reg .b128 %%q;\n@%%p1 %s", forms[i]);
+        PtxModule *m = wrap(body);
+        const PtxInstruction *first = &parse(m, "k")->instructions[0];
+        ck_assert_msg(strcmp(first->opcode, "<unparsed>"), "unparsed: %s", forms[i]);
+        ck_assert_int_ge(first->guard, 0);
+        ck_assert(!strncmp(first->full, forms[i], strlen(first->full)));
+        ptx_free(m);
+    }
+}
+END_TEST
+
 START_TEST(unparsed_instructions) {
     PtxModule *m =
         wrap("mov.u32 %r1, 1;\nweird   [%r1 + %r2], ??? ;\n@nothing add.u32 %r1, %r1, 1;\n"
@@ -626,6 +700,7 @@ Suite *suite_ptx_parser(void) {
     tcase_add_test(tests, branch_tables);
     tcase_add_test(tests, the_end_returns);
     tcase_add_test(tests, locations);
+    tcase_add_test(tests, forms_of_all_kinds);
     tcase_add_test(tests, unparsed_instructions);
     tcase_add_test(tests, broken_structure);
     tcase_add_test(tests, a_failure_leaves_no_trace);

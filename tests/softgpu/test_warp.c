@@ -13,8 +13,9 @@ Suite *suite_warp(void);
 
 // ---- setp: every operator on every type
 
-static const char *const operators[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",  "lo",  "ls",  "hi",
-                                        "hs",  "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"};
+static const char *const operators[] = {"eq",  "ne",  "lt",  "le",  "gt",  "ge",
+                                        "lo",  "ls",  "hi",  "hs",  "equ", "neu",
+                                        "ltu", "leu", "gtu", "geu", "num", "nan"};
 enum { OPERATORS = sizeof operators / sizeof *operators };
 
 // How a relates to b: -1, 0, 1, or 2 if they are unordered.
@@ -46,8 +47,10 @@ static int relate(char kind, unsigned bytes, uint64_t a, uint64_t b) {
     double x, y;
     if (kind == 'h') {
         // halves of exponent field 0 to 30: the value by its definition
-        x = ldexp((a & 0x3ff) + (a & 0x7c00 ? 1024 : 0), (a & 0x7c00 ? (int)(a >> 10 & 31) : 1) - 25);
-        y = ldexp((b & 0x3ff) + (b & 0x7c00 ? 1024 : 0), (b & 0x7c00 ? (int)(b >> 10 & 31) : 1) - 25);
+        x = ldexp((a & 0x3ff) + (a & 0x7c00 ? 1024 : 0),
+                  (a & 0x7c00 ? (int)(a >> 10 & 31) : 1) - 25);
+        y = ldexp((b & 0x3ff) + (b & 0x7c00 ? 1024 : 0),
+                  (b & 0x7c00 ? (int)(b >> 10 & 31) : 1) - 25);
         if ((a & 0x7c00) == 0x7c00) x = a & 0x3ff ? NAN : INFINITY;
         if ((b & 0x7c00) == 0x7c00) y = b & 0x3ff ? NAN : INFINITY;
         if (a & 0x8000) x = -x;
@@ -69,19 +72,19 @@ static const struct {
     char kind;
     unsigned bytes;
 } setp_types[] = {
-    {"s16", "%h1, %h2", 's', 2}, {"u16", "%h1, %h2", 'u', 2}, {"b16", "%h1, %h2", 'b', 2},
-    {"s32", "%r1, %r2", 's', 4}, {"u32", "%r1, %r2", 'u', 4}, {"b32", "%r1, %r2", 'b', 4},
-    {"s64", "%d1, %d2", 's', 8}, {"u64", "%d1, %d2", 'u', 8}, {"b64", "%d1, %d2", 'b', 8},
+    {"s16", "%h1, %h2", 's', 2}, {"u16", "%h1, %h2", 'u', 2},     {"b16", "%h1, %h2", 'b', 2},
+    {"s32", "%r1, %r2", 's', 4}, {"u32", "%r1, %r2", 'u', 4},     {"b32", "%r1, %r2", 'b', 4},
+    {"s64", "%d1, %d2", 's', 8}, {"u64", "%d1, %d2", 'u', 8},     {"b64", "%d1, %d2", 'b', 8},
     {"f32", "%f1, %f2", 'f', 4}, {"ftz.f32", "%f1, %f2", 'z', 4}, {"f64", "%e1, %e2", 'f', 8},
     {"f16", "%h1, %h2", 'h', 2}, {"bf16", "%h1, %h2", 'g', 2},
 };
 enum { SETP_TYPES = sizeof setp_types / sizeof *setp_types };
 
 static bool operator_exists(int op, char kind) {
-    if (op < 2) return true;              // eq, ne
-    if (op < 6) return kind != 'b';       // lt … ge
-    if (op < 10) return kind == 'u';      // lo … hs
-    return strchr("fzhg", kind) != NULL;  // equ … nan
+    if (op < 2) return true;             // eq, ne
+    if (op < 6) return kind != 'b';      // lt … ge
+    if (op < 10) return kind == 'u';     // lo … hs
+    return strchr("fzhg", kind) != NULL; // equ … nan
 }
 
 START_TEST(comparisons) {
@@ -90,8 +93,9 @@ START_TEST(comparisons) {
         int length = snprintf(body, sizeof body, "%s", REGISTERS);
         for (int op = 0; op < OPERATORS; op++)
             if (operator_exists(op, setp_types[t].kind))
-                length += snprintf(body + length, sizeof body - (size_t)length, "setp.%s.%s %%p1|%%p2, %s;\n",
-                                   operators[op], setp_types[t].type, setp_types[t].operands);
+                length += snprintf(body + length, sizeof body - (size_t)length,
+                                   "setp.%s.%s %%p1|%%p2, %s;\n", operators[op], setp_types[t].type,
+                                   setp_types[t].operands);
         Bench *b = bench_open(body, 0);
         for (int op = 0; op < OPERATORS; op++) {
             if (!operator_exists(op, setp_types[t].kind)) continue;
@@ -102,18 +106,22 @@ START_TEST(comparisons) {
             for (int round = 0; round < 30; round++) {
                 uint32_t want = 0, mask = round % 2 ? FULL_MASK : (uint32_t)noise();
                 for (int l = 0; l < 32; l++) {
-                    uint64_t x = strchr("fz", setp_types[t].kind) && bytes == 4 ? any_float() : any_integer();
+                    uint64_t x = strchr("fz", setp_types[t].kind) && bytes == 4 ? any_float()
+                                                                                : any_integer();
                     uint64_t y = noise() % 4 ? (bytes == 4 ? any_float() : any_integer()) : x;
                     if (setp_types[t].kind == 'h') x &= 0xffff, y &= 0xffff;
                     lane_set(b, i->a, bytes, l, x);
                     lane_set(b, i->b, bytes, l, y);
-                    if (holds(operators[op], relate(setp_types[t].kind, bytes, x, y))) want |= 1u << l;
+                    if (holds(operators[op], relate(setp_types[t].kind, bytes, x, y)))
+                        want |= 1u << l;
                 }
                 predicate_set(b, i->d, 0xaaaaaaaa);
                 predicate_set(b, i->e, 0x55555555);
                 bench_run(b, i, mask);
-                ck_assert_msg(predicate_get(b, i->d) == ((want & mask) | (0xaaaaaaaa & ~mask)), "%s", name);
-                ck_assert_msg(predicate_get(b, i->e) == ((~want & mask) | (0x55555555 & ~mask)), "%s", name);
+                ck_assert_msg(predicate_get(b, i->d) == ((want & mask) | (0xaaaaaaaa & ~mask)),
+                              "%s", name);
+                ck_assert_msg(predicate_get(b, i->e) == ((~want & mask) | (0x55555555 & ~mask)),
+                              "%s", name);
             }
         }
         bench_close(b);
@@ -122,8 +130,9 @@ START_TEST(comparisons) {
 END_TEST
 
 START_TEST(combined_comparisons) {
-    Bench *b = bench_open(REGISTERS "setp.lt.and.s32 %p1|%p2, %r1, 5, %p3; setp.lt.or.s32 %p1|_, %r1, 5, %p3;"
-                                    "setp.lt.xor.s32 %p3|%p4, %r1, 5, %p3; setp.gt.f16x2 %p1|%p2, %r1, %r2;",
+    Bench *b = bench_open(REGISTERS
+                          "setp.lt.and.s32 %p1|%p2, %r1, 5, %p3; setp.lt.or.s32 %p1|_, %r1, 5, %p3;"
+                          "setp.lt.xor.s32 %p3|%p4, %r1, 5, %p3; setp.gt.f16x2 %p1|%p2, %r1, %r2;",
                           0);
     const Insn *code = b->kernel->code;
     const uint32_t less = 0x1f, c = 0x0000ff0f;
@@ -148,10 +157,11 @@ START_TEST(combined_comparisons) {
 END_TEST
 
 START_TEST(set_and_select) {
-    Bench *b = bench_open(REGISTERS "set.lt.u32.s32 %r0, %r1, 3; set.lt.f32.s32 %f0, %r1, 3;"
-                                    "set.gt.f16x2.f16x2 %r0, %r1, %r2; selp.b64 %d0, %d1, %d2, %p1;"
-                                    "slct.b32.s32 %r0, %r1, %r2, %r3; slct.b32.f32 %r0, %r1, %r2, %f3;",
-                          0);
+    Bench *b =
+        bench_open(REGISTERS "set.lt.u32.s32 %r0, %r1, 3; set.lt.f32.s32 %f0, %r1, 3;"
+                             "set.gt.f16x2.f16x2 %r0, %r1, %r2; selp.b64 %d0, %d1, %d2, %p1;"
+                             "slct.b32.s32 %r0, %r1, %r2, %r3; slct.b32.f32 %r0, %r1, %r2, %f3;",
+                   0);
     const Insn *i = bench_insn(b, "set.lt.u32.s32"), *f = bench_insn(b, "set.lt.f32.s32");
     for (int l = 0; l < 32; l++) lane_set(b, i->a, 4, l, (uint64_t)l);
     bench_run(b, i, FULL_MASK);
@@ -168,11 +178,13 @@ START_TEST(set_and_select) {
     for (int l = 0; l < 32; l++) lane_set(b, i->a, 8, l, 100), lane_set(b, i->b, 8, l, 200);
     predicate_set(b, i->c, 0xf0);
     bench_run(b, i, FULL_MASK);
-    for (int l = 0; l < 32; l++) ck_assert_uint_eq(lane_get(b, i->d, 8, l), 0xf0 >> l & 1 ? 100 : 200);
+    for (int l = 0; l < 32; l++)
+        ck_assert_uint_eq(lane_get(b, i->d, 8, l), 0xf0 >> l & 1 ? 100 : 200);
     i = bench_insn(b, "slct.b32.s32"), f = bench_insn(b, "slct.b32.f32");
     for (int k = 0; k < 2; k++, i = f) {
         for (int l = 0; l < 32; l++) lane_set(b, i->a, 4, l, 1), lane_set(b, i->b, 4, l, 2);
-        for (int l = 0; l < 32; l++) lane_set(b, i->c, 4, l, l == 0 ? 0x80000000 : l == 1 ? 0 : 0x7fc00000);
+        for (int l = 0; l < 32; l++)
+            lane_set(b, i->c, 4, l, l == 0 ? 0x80000000 : l == 1 ? 0 : 0x7fc00000);
         bench_run(b, i, FULL_MASK);
         ck_assert_uint_eq(lane_get(b, i->d, 4, 0), k ? 1 : 2); // -0.0 >= 0, INT_MIN < 0
         ck_assert_uint_eq(lane_get(b, i->d, 4, 1), 1);
@@ -200,14 +212,14 @@ static void set_up(void) {
 // the launch's error.
 static int run(uint32_t threads, const char *body) {
     char text[8192];
-    int length = snprintf(
-        text, sizeof text,
-        ".version 9.0\n.target sm_100a\n.address_size 64\n"
-        ".visible .entry k(.param .u64 result)\n{\n"
-        ".reg .b32 %%t, %%out; .reg .b64 %%to<3>;\n%smov.u32 %%t, %%tid.x;\n%s\n"
-        "STORE:\nld.param.u64 %%to0, [result]; mad.wide.u32 %%to1, %%t, 4, %%to0;\n"
-        "st.global.u32 [%%to1], %%out;\nret;\n}\n",
-        REGISTERS, body);
+    int length =
+        snprintf(text, sizeof text,
+                 ".version 9.0\n.target sm_100a\n.address_size 64\n"
+                 ".visible .entry k(.param .u64 result)\n{\n"
+                 ".reg .b32 %%t, %%out; .reg .b64 %%to<3>;\n%smov.u32 %%t, %%tid.x;\n%s\n"
+                 "STORE:\nld.param.u64 %%to0, [result]; mad.wide.u32 %%to1, %%t, 4, %%to0;\n"
+                 "st.global.u32 [%%to1], %%out;\nret;\n}\n",
+                 REGISTERS, body);
     ck_assert_int_lt(length, (int)sizeof text);
     PtxError error = {0};
     PtxModule *module = ptx_index(text, (size_t)length, &error);
@@ -216,7 +228,8 @@ static int run(uint32_t threads, const char *body) {
     ck_assert(program_add(program, module, &error));
     Gpu *gpu = gpu_new(&options, figures_find("h100"));
     ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel = kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
+    Kernel *kernel =
+        kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
     ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
     uint64_t out = global_alloc(gpu->memory, sizeof results, MEMORY_DEVICE, NULL);
     memset(results, 0xee, sizeof results);
@@ -248,10 +261,14 @@ static void expect_finding(FindingKind kind, const char *words) {
 static uint32_t shuffled(const char *mode, int lane, int b, int c, bool *p) {
     int segment = c >> 8 & 31, bound = c & 31;
     int max = (lane & segment) | (bound & ~segment), min = lane & segment, j;
-    if (!strcmp(mode, "up")) j = lane - b, *p = j >= max;
-    else if (!strcmp(mode, "down")) j = lane + b, *p = j <= max;
-    else if (!strcmp(mode, "bfly")) j = lane ^ b, *p = j <= max;
-    else j = min | (b & ~segment), *p = j <= max;
+    if (!strcmp(mode, "up"))
+        j = lane - b, *p = j >= max;
+    else if (!strcmp(mode, "down"))
+        j = lane + b, *p = j <= max;
+    else if (!strcmp(mode, "bfly"))
+        j = lane ^ b, *p = j <= max;
+    else
+        j = min | (b & ~segment), *p = j <= max;
     return (uint32_t)(*p ? j : lane) * 3;
 }
 
@@ -283,7 +300,8 @@ START_TEST(halves_of_a_warp) {
                              "shfl.sync.bfly.b32 %r2, %t, 1, 31, %r1;"
                              "vote.sync.ballot.b32 %r3, %p1, %r1; add.u32 %out, %r2, %r3;"),
                      0);
-    for (uint32_t l = 0; l < 32; l++) ck_assert_uint_eq(results[l], (l ^ 1) + (l < 16 ? 0xffff : 0));
+    for (uint32_t l = 0; l < 32; l++)
+        ck_assert_uint_eq(results[l], (l ^ 1) + (l < 16 ? 0xffff : 0));
     ck_assert_int_eq(run(32, "setp.lt.u32 %p1, %t, 16; @%p1 bra LOW;"
                              "redux.sync.add.u32 %out, %t, 0xffff0000; bra DONE;"
                              "LOW: redux.sync.max.u32 %out, %t, 0xffff; DONE:"),
@@ -316,13 +334,14 @@ START_TEST(bad_masks) {
 END_TEST
 
 START_TEST(votes) {
-    ck_assert_int_eq(run(32, "setp.lt.u32 %p1, %t, 5; vote.sync.any.pred %p2, %p1, -1;"
-                             "vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1;"
-                             "vote.sync.all.pred %p5, !%p1, 0xffffffff; vote.ballot.sync.b32 %r1, !%p1, -1;"
-                             "selp.b32 %r2, 1, 0, %p2; selp.b32 %r3, 2, 0, %p3; selp.b32 %r4, 4, 0, %p4;"
-                             "selp.b32 %r5, 8, 0, %p5; add.u32 %out, %r1, %r2; add.u32 %out, %out, %r3;"
-                             "add.u32 %out, %out, %r4; add.u32 %out, %out, %r5;"),
-                     0);
+    ck_assert_int_eq(
+        run(32, "setp.lt.u32 %p1, %t, 5; vote.sync.any.pred %p2, %p1, -1;"
+                "vote.sync.all.pred %p3, %p1, -1; vote.sync.uni.pred %p4, %p1, -1;"
+                "vote.sync.all.pred %p5, !%p1, 0xffffffff; vote.ballot.sync.b32 %r1, !%p1, -1;"
+                "selp.b32 %r2, 1, 0, %p2; selp.b32 %r3, 2, 0, %p3; selp.b32 %r4, 4, 0, %p4;"
+                "selp.b32 %r5, 8, 0, %p5; add.u32 %out, %r1, %r2; add.u32 %out, %out, %r3;"
+                "add.u32 %out, %out, %r4; add.u32 %out, %out, %r5;"),
+        0);
     for (int l = 0; l < 32; l++) ck_assert_uint_eq(results[l], ~0x1fu + 1);
 }
 END_TEST
@@ -352,7 +371,8 @@ START_TEST(reductions) {
         {"sub.s32 %r1, %t, 7; redux.sync.max.s32 %out, %r1, -1;", 24},
         {"redux.sync.xor.b32 %out, %t, -1;", 0},
         {"redux.sync.or.b32 %out, %t, -1;", 31},
-        {"cvt.rn.f32.u32 %f1, %t; neg.f32 %f1, %f1; redux.sync.max.abs.f32 %out, %f1, -1;", 0x41f80000},
+        {"cvt.rn.f32.u32 %f1, %t; neg.f32 %f1, %f1; redux.sync.max.abs.f32 %out, %f1, -1;",
+         0x41f80000},
         {"mov.f32 %f1, 0f7FC00000; redux.sync.min.f32 %out, %f1, -1;", 0x7fffffff},
         {"setp.eq.u32 %p1, %t, 4; selp.f32 %f1, 0f7FC00000, 0fBF800000, %p1;"
          "redux.sync.max.f32 %out, %f1, -1;",
@@ -382,7 +402,8 @@ START_TEST(active_and_elected) {
         ck_assert_uint_lt(leader, 12);
         if (options.schedule == 0) ck_assert_uint_eq(leader, 0);
         for (uint32_t l = 0; l < 32; l++)
-            ck_assert_uint_eq(results[l], l < 12 ? 0xfff + (leader << 20) + (l == leader ? 0x10000 : 0) : 0);
+            ck_assert_uint_eq(results[l],
+                              l < 12 ? 0xfff + (leader << 20) + (l == leader ? 0x10000 : 0) : 0);
     }
     ck_assert(leaders & (leaders - 1)); // not always the same one
 }
@@ -390,8 +411,9 @@ END_TEST
 
 // bar.warp.sync at different places of the program.
 START_TEST(warp_barrier) {
-    ck_assert_int_eq(run(32, "setp.lt.u32 %p1, %t, 16; mov.b32 %out, 3; @%p1 bra LOW; bar.warp.sync -1;"
-                             "bra DONE; LOW: bar.warp.sync 0xffffffff; mov.b32 %out, 4; DONE:"),
+    ck_assert_int_eq(run(32,
+                         "setp.lt.u32 %p1, %t, 16; mov.b32 %out, 3; @%p1 bra LOW; bar.warp.sync -1;"
+                         "bra DONE; LOW: bar.warp.sync 0xffffffff; mov.b32 %out, 4; DONE:"),
                      0);
     for (int l = 0; l < 32; l++) ck_assert_uint_eq(results[l], l < 16 ? 4 : 3);
 }
@@ -415,9 +437,10 @@ END_TEST
 
 // A producer warp arrives, consumers wait; a barrier whose number is in a register.
 START_TEST(named_barriers) {
-    ck_assert_int_eq(run(128, ".shared .b32 s; mov.b32 %r5, 3; setp.lt.u32 %p1, %t, 32; @!%p1 bra WAIT;"
-                              "st.shared.u32 [s], 77; bar.arrive %r5, 128; mov.b32 %out, 1; bra DONE;"
-                              "WAIT: barrier.sync.aligned %r5, 128; ld.shared.u32 %out, [s]; DONE:"),
+    ck_assert_int_eq(run(128,
+                         ".shared .b32 s; mov.b32 %r5, 3; setp.lt.u32 %p1, %t, 32; @!%p1 bra WAIT;"
+                         "st.shared.u32 [s], 77; bar.arrive %r5, 128; mov.b32 %out, 1; bra DONE;"
+                         "WAIT: barrier.sync.aligned %r5, 128; ld.shared.u32 %out, [s]; DONE:"),
                      0);
     for (int t = 0; t < 128; t++) ck_assert_uint_eq(results[t], t < 32 ? 1 : 77);
 }
@@ -435,7 +458,8 @@ END_TEST
 
 // Warps that have exited are not waited for.
 START_TEST(barrier_without_the_exited) {
-    ck_assert_int_eq(run(128, "mov.b32 %out, 9; setp.ge.u32 %p1, %t, 64; @%p1 exit; bar.sync 0;"), 0);
+    ck_assert_int_eq(run(128, "mov.b32 %out, 9; setp.ge.u32 %p1, %t, 64; @%p1 exit; bar.sync 0;"),
+                     0);
     for (int t = 0; t < 64; t++) ck_assert_uint_eq(results[t], 9);
     ck_assert_uint_eq(results[64], 0xeeeeeeee);
 }
@@ -450,7 +474,8 @@ START_TEST(bad_barriers) {
         {"bar.sync 1, 512;", "the block has 128"},
         {"setp.lt.u32 %p1, %t, 32; selp.b32 %r1, 64, 96, %p1; bar.sync 1, %r1;", "count of"},
         {"and.b32 %r1, %t, 1; bar.sync %r1;", "different barrier numbers"},
-        {"setp.lt.u32 %p1, %t, 32; @%p1 bra A; bar.sync 1, 128; bra B; A: bar.red.or.pred %p2, 1, 128, %p1; B:",
+        {"setp.lt.u32 %p1, %t, 32; @%p1 bra A; bar.sync 1, 128; bra B; A: bar.red.or.pred %p2, 1, "
+         "128, %p1; B:",
          "bar.red"},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -459,9 +484,11 @@ START_TEST(bad_barriers) {
         expect_finding(FINDING_BARRIER, cases[k].words);
     }
     set_up();
-    ck_assert_int_ne(run(32, "mov.b32 %out, 0; setp.lt.u32 %p1, %t, 16; @%p1 exit; @%p1 bra STORE; bar.sync 1, 32;"
-                             "setp.lt.u32 %p1, %t, 20; @%p1 bra STORE; bar.sync 1, 32; bar.sync 2, 32;"
-                             "bra STORE;"), 0);
+    // lanes of one warp at different barriers
+    ck_assert_int_ne(run(32,
+                         "mov.b32 %out, 0; setp.lt.u32 %p1, %t, 16; @%p1 bra LOW; bar.sync 1, 32;"
+                         "bra.uni STORE; LOW: bar.sync 2, 32; bra.uni STORE;"),
+                     0);
     expect_finding(FINDING_DIVERGENT, "bar.sync");
 }
 END_TEST
@@ -473,19 +500,24 @@ START_TEST(special_registers) {
         const char *body;
         uint32_t first, step; // result of thread t, within warp 1 of 64 threads
     } cases[] = {
-        {"mov.u32 %out, %tid.x;", 32, 1},        {"mov.u32 %out, %laneid;", 0, 1},
-        {"mov.u32 %out, %ntid.x;", 64, 0},       {"mov.u32 %out, %ctaid.y;", 0, 0},
-        {"mov.u32 %out, %warpid;", 1, 0},        {"mov.u32 %out, %nctaid.z;", 1, 0},
-        {"mov.u32 %out, %cluster_ctarank;", 0, 0}, {"mov.u32 %out, %cluster_nctarank;", 1, 0},
-        {"mov.u32 %out, WARP_SZ;", 32, 0},       {"add.u32 %out, %tid.x, 5;", 37, 1},
+        {"mov.u32 %out, %tid.x;", 32, 1},
+        {"mov.u32 %out, %laneid;", 0, 1},
+        {"mov.u32 %out, %ntid.x;", 64, 0},
+        {"mov.u32 %out, %ctaid.y;", 0, 0},
+        {"mov.u32 %out, %warpid;", 1, 0},
+        {"mov.u32 %out, %nctaid.z;", 1, 0},
+        {"mov.u32 %out, %cluster_ctarank;", 0, 0},
+        {"mov.u32 %out, %cluster_nctarank;", 1, 0},
+        {"mov.u32 %out, WARP_SZ;", 32, 0},
+        {"add.u32 %out, %tid.x, 5;", 37, 1},
         {"mov.u64 %d1, %clock64; setp.gt.u64 %p1, %d1, 0; selp.b32 %out, 1, 0, %p1;", 1, 0},
         {"mov.u16 %h1, %ntid.x; cvt.u32.u16 %out, %h1;", 64, 0},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
         ck_assert_int_eq(run(64, cases[k].body), 0);
         for (uint32_t l = 0; l < 32; l++)
-            ck_assert_msg(results[32 + l] == cases[k].first + l * cases[k].step, "%s: %u", cases[k].body,
-                          results[32 + l]);
+            ck_assert_msg(results[32 + l] == cases[k].first + l * cases[k].step, "%s: %u",
+                          cases[k].body, results[32 + l]);
     }
     static const char *const masks[] = {"eq", "le", "lt", "ge", "gt"};
     for (int m = 0; m < 5; m++) {
@@ -495,7 +527,11 @@ START_TEST(special_registers) {
         for (int l = 0; l < 32; l++) {
             uint32_t want = 0;
             for (int k = 0; k < 32; k++) {
-                bool in = m == 0 ? k == l : m == 1 ? k <= l : m == 2 ? k < l : m == 3 ? k >= l : k > l;
+                bool in = m == 0   ? k == l
+                          : m == 1 ? k <= l
+                          : m == 2 ? k < l
+                          : m == 3 ? k >= l
+                                   : k > l;
                 want |= (uint32_t)in << k;
             }
             ck_assert_uint_eq(results[l], want);
@@ -505,29 +541,27 @@ START_TEST(special_registers) {
 END_TEST
 
 START_TEST(address_spaces) {
-    ck_assert_int_eq(run(32, ".shared .b32 s; .local .b32 v; mov.u64 %d1, s; cvta.shared.u64 %d2, %d1;"
-                             "st.u32 [%d2], 5; ld.shared.u32 %r1, [s]; cvta.to.shared.u64 %d3, %d2;"
-                             "setp.eq.u64 %p1, %d3, %d1; isspacep.shared.and %p2, %d2;"),
-                     719);
-    set_up();
-    ck_assert_int_eq(run(32, ".shared .b32 s; .local .b32 v; mov.u64 %d1, s; cvta.shared.u64 %d2, %d1;"
-                             "st.u32 [%d2], 5; bar.warp.sync -1; ld.shared.u32 %r1, [s];"
-                             "isspacep.shared %p1, %d2; isspacep.global %p2, %d2; mov.u64 %d4, v;"
-                             "cvta.local.u64 %d5, %d4; st.u32 [%d5], %t; ld.local.u32 %r2, [v];"
-                             "isspacep.local %p3, %d5; ld.param.u64 %d6, [result]; isspacep.global %p4, %d6;"
-                             "selp.b32 %r3, 0x100, 0, %p1; selp.b32 %r4, 0x200, 0, %p2;"
-                             "selp.b32 %r5, 0x400, 0, %p3; selp.b32 %r6, 0x800, 0, %p4;"
-                             "or.b32 %out, %r3, %r4; or.b32 %out, %out, %r5; or.b32 %out, %out, %r6;"
-                             "add.u32 %out, %out, %r1; add.u32 %out, %out, %r2;"),
-                     0);
+    ck_assert_int_eq(
+        run(32, ".shared .b32 s; .local .b32 v; mov.u64 %d1, s; cvta.shared.u64 %d2, %d1;"
+                "st.u32 [%d2], 5; bar.warp.sync -1; cvta.to.shared.u64 %d3, %d2;"
+                "ld.shared.u32 %r1, [%d3]; isspacep.shared %p1, %d2; isspacep.global %p2, %d2; "
+                "mov.u64 %d4, v;"
+                "cvta.local.u64 %d5, %d4; st.u32 [%d5], %t; ld.local.u32 %r2, [v];"
+                "isspacep.local %p3, %d5; ld.param.u64 %d6, [result]; isspacep.global %p4, %d6;"
+                "selp.b32 %r3, 0x100, 0, %p1; selp.b32 %r4, 0x200, 0, %p2;"
+                "selp.b32 %r5, 0x400, 0, %p3; selp.b32 %r6, 0x800, 0, %p4;"
+                "or.b32 %out, %r3, %r4; or.b32 %out, %out, %r5; or.b32 %out, %out, %r6;"
+                "add.u32 %out, %out, %r1; add.u32 %out, %out, %r2;"),
+        0);
     for (uint32_t l = 0; l < 32; l++) ck_assert_uint_eq(results[l], 0xd00 + 5 + l);
 }
 END_TEST
 
 START_TEST(sleep) {
-    ck_assert_int_eq(run(64, "mov.u64 %d1, %globaltimer; nanosleep.u32 5000; mov.u64 %d2, %globaltimer;"
-                             "sub.u64 %d3, %d2, %d1; setp.ge.u64 %p1, %d3, 4900; selp.b32 %out, 1, 0, %p1;"),
-                     0);
+    ck_assert_int_eq(
+        run(64, "mov.u64 %d1, %globaltimer; nanosleep.u32 5000; mov.u64 %d2, %globaltimer;"
+                "sub.u64 %d3, %d2, %d1; setp.ge.u64 %p1, %d3, 4900; selp.b32 %out, 1, 0, %p1;"),
+        0);
     for (int t = 0; t < 64; t++) ck_assert_uint_eq(results[t], 1);
 }
 END_TEST

@@ -118,7 +118,7 @@ void api_unlock(ApiLock *lock);
 
 // Remembers an error for cudaGetLastError and returns it.
 cudaError_t api_result(cudaError_t error);
-// The same, with a sentence for the person on stderr ("softgpu: …"); each sentence is printed once.
+// The same, with a sentence for the person on stderr ("softgpu: …"); the same sentence only once.
 cudaError_t api_explain(cudaError_t error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 // Prints a sentence once, as api_explain does.

@@ -1,5 +1,5 @@
-// Reading fat binaries. Layout: a 16-byte header (magic, version, header size, size of all entries),
-// then entries back to back, each a header of at least 64 bytes and a payload.
+// Reading fat binaries. Layout: a 16-byte header (magic, version, header size, size of all
+// entries), then entries back to back, each a header of at least 64 bytes and a payload.
 // Invariant: nothing is read beyond min(limit, what the header claims).
 #include "softgpu/api/fatbin.h"
 
@@ -125,8 +125,8 @@ void fatbin_free(Fatbin *fatbin) {
 }
 
 // How well an entry suits a GPU of capability `sm`; 0 = not at all. An 'a' entry runs on its own
-// GPU only. It comes before the plain one of the same number: `-arch=sm_90a` compiles twice, and the
-// plain PTX then holds the code for "feature absent".
+// GPU only. It comes before the plain one of the same number: `-arch=sm_90a` compiles twice, and
+// the plain PTX then holds the code for "feature absent".
 static int suitability(const FatbinEntry *e, int sm) {
     if (e->suffix == 'a') return e->sm == sm ? 3000 : 0;
     if (e->suffix == 'f') return e->sm <= sm && e->sm / 10 == sm / 10 ? 2000 + e->sm : 0;

@@ -1,6 +1,6 @@
-// Reading the fat binaries that nvcc puts into programs: which PTX and machine code they hold, which
-// of it to take for the modelled GPU, and how to unpack it. Everything is bounds-checked: a fat
-// binary may come from a file.
+// Reading the fat binaries that nvcc puts into programs: which PTX and machine code they hold,
+// which of it to take for the modelled GPU, and how to unpack it. Everything is bounds-checked: a
+// fat binary may come from a file.
 #ifndef SOFTGPU_FATBIN_H
 #define SOFTGPU_FATBIN_H
 
@@ -42,7 +42,7 @@ typedef struct {
 } FatbinWrapper;
 
 // Reads the entries of the fat binary at `data`, of which `limit` bytes may be read (SIZE_MAX: as
-// much as its header says). Entries of unknown kinds are left out. The payloads stay where they are.
+// much as its header says). Entries of unknown kinds are left out. Payloads stay where they are.
 bool fatbin_read(const void *data, size_t limit, Fatbin *fatbin, FatbinError *error);
 void fatbin_free(Fatbin *fatbin);
 

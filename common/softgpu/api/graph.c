@@ -2,18 +2,10 @@
 //
 // Nodes run one after the other in an order that respects their dependencies: each in turn the
 // first one, in the order of their making, of which all predecessors have run.
-#include "softgpu/api/api.h"
+#include "softgpu/api/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct CUgraph_st Graph;
-typedef struct CUgraphNode_st Node;
-
-struct CUgraphExec_st {
-    Graph *graph; // its own copy
-    unsigned long long flags;
-};
 
 Node *graph_append(Graph *graph, NodeKind kind, Node *const *before, size_t count) {
     Node *node = calloc(1, sizeof *node);
@@ -33,7 +25,7 @@ Node *graph_append(Graph *graph, NodeKind kind, Node *const *before, size_t coun
 
 static void node_free(Node *node);
 
-static void graph_free(Graph *graph) {
+void graph_free(Graph *graph) {
     for (int i = 0; i < graph->node_count; i++) node_free(graph->nodes[i]);
     free(graph->nodes);
     free(graph);
@@ -49,8 +41,6 @@ static void node_free(Node *node) {
     free(node->parameters);
     free(node);
 }
-
-static Graph *graph_copy(const Graph *graph);
 
 // Copies what a node does (not its place in the graph).
 static void copy_work(Node *to, const Node *from) {
@@ -76,14 +66,14 @@ static void copy_work(Node *to, const Node *from) {
     }
 }
 
-static int index_of(const Graph *graph, const Node *node) {
+int graph_index(const Graph *graph, const Node *node) {
     for (int i = 0; i < graph->node_count; i++)
         if (graph->nodes[i] == node) return i;
     return -1;
 }
 
 // A deep copy; each node remembers the one it was copied from.
-static Graph *graph_copy(const Graph *graph) {
+Graph *graph_copy(const Graph *graph) {
     Graph *copy = calloc(1, sizeof *copy);
     if (copy == NULL) abort();
     for (int i = 0; i < graph->node_count; i++) {
@@ -99,7 +89,7 @@ static Graph *graph_copy(const Graph *graph) {
         to->before = calloc((size_t)from->before_count + 1, sizeof *to->before);
         if (to->before == NULL) abort();
         for (int d = 0; d < from->before_count; d++) {
-            int at = index_of(graph, from->before[d]);
+            int at = graph_index(graph, from->before[d]);
             if (at >= 0) to->before[to->before_count++] = copy->nodes[at];
         }
     }
@@ -107,8 +97,6 @@ static Graph *graph_copy(const Graph *graph) {
 }
 
 // ---- running
-
-static cudaError_t graph_run(Graph *graph);
 
 static cudaError_t node_run(Node *node) {
     cudaError_t error = cudaSuccess;
@@ -145,7 +133,7 @@ static bool node_ready(const Node *node) {
     return !node->done;
 }
 
-static cudaError_t graph_run(Graph *graph) {
+cudaError_t graph_run(Graph *graph) {
     for (int i = 0; i < graph->node_count; i++) graph->nodes[i]->done = false;
     for (int left = graph->node_count, at = 0; left > 0;) {
         int tried = 0;
@@ -216,7 +204,7 @@ static cudaError_t add_node(cudaGraphNode_t *node, cudaGraph_t graph, NodeKind k
 }
 
 // Reads what a kernel node is to launch.
-static cudaError_t set_kernel(Node *node, const struct cudaKernelNodeParams *p) {
+cudaError_t node_set_kernel(Node *node, const struct cudaKernelNodeParams *p) {
     if (p == NULL) return api_result(cudaErrorInvalidValue);
     ApiKernel *kernel = kernel_of(p->func);
     if (kernel == NULL) return api_result(cudaErrorInvalidDeviceFunction);
@@ -263,7 +251,7 @@ EXPORT cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t *node, cudaGraph_t gra
                                           const struct cudaKernelNodeParams *p) {
     API_BEGIN();
     cudaError_t error = add_node(node, graph, NODE_KERNEL, before, count);
-    return error ? error : undo(node, set_kernel(*node, p));
+    return error ? error : undo(node, node_set_kernel(*node, p));
 }
 
 EXPORT cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t *node, cudaGraph_t graph,
@@ -287,7 +275,7 @@ EXPORT cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t *node, cudaGraph_t g
 }
 
 // Reads the parameters of a memset node.
-static cudaError_t set_fill(Node *node, const struct cudaMemsetParams *p) {
+cudaError_t node_set_fill(Node *node, const struct cudaMemsetParams *p) {
     if (p == NULL || (p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4))
         return api_result(cudaErrorInvalidValue);
     node->fill = (Fill){
@@ -307,7 +295,7 @@ EXPORT cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t *node, cudaGraph_t gra
                                           const struct cudaMemsetParams *p) {
     API_BEGIN();
     cudaError_t error = add_node(node, graph, NODE_FILL, before, count);
-    return error ? error : undo(node, set_fill(*node, p));
+    return error ? error : undo(node, node_set_fill(*node, p));
 }
 
 EXPORT cudaError_t cudaGraphAddHostNode(cudaGraphNode_t *node, cudaGraph_t graph,
@@ -369,7 +357,7 @@ EXPORT cudaError_t cudaGraphAddDependencies(cudaGraph_t graph, const cudaGraphNo
     (void)edges;
     if (!handle_is(graph, HANDLE_GRAPH)) return api_result(cudaErrorInvalidValue);
     for (size_t i = 0; i < count; i++) {
-        if (index_of(graph, from[i]) < 0 || index_of(graph, to[i]) < 0)
+        if (graph_index(graph, from[i]) < 0 || graph_index(graph, to[i]) < 0)
             return api_result(cudaErrorInvalidValue);
         Node *node = to[i];
         node->before =
@@ -384,7 +372,7 @@ EXPORT cudaError_t cudaGraphDestroyNode(cudaGraphNode_t node) {
     API_BEGIN();
     if (!handle_is(node, HANDLE_GRAPH_NODE)) return api_result(cudaErrorInvalidValue);
     Graph *graph = node->graph;
-    int at = index_of(graph, node);
+    int at = graph_index(graph, node);
     memmove(&graph->nodes[at], &graph->nodes[at + 1],
             (size_t)(graph->node_count - at - 1) * sizeof *graph->nodes);
     graph->node_count--;
@@ -476,150 +464,5 @@ EXPORT cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node,
     API_BEGIN();
     if (!handle_is(node, HANDLE_GRAPH_NODE) || node->kind != NODE_KERNEL)
         return api_result(cudaErrorInvalidValue);
-    return set_kernel(node, p);
-}
-
-// ---- executable graphs
-
-EXPORT cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                        unsigned long long flags) {
-    API_BEGIN();
-    if (exec == NULL || !handle_is(graph, HANDLE_GRAPH)) return api_result(cudaErrorInvalidValue);
-    struct CUgraphExec_st *e = calloc(1, sizeof *e);
-    if (e == NULL) return api_result(cudaErrorMemoryAllocation);
-    e->graph = graph_copy(graph);
-    e->flags = flags;
-    handle_add(e, HANDLE_GRAPH_EXEC);
-    *exec = e;
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                                 unsigned long long flags) {
-    return cudaGraphInstantiate(exec, graph, flags);
-}
-
-EXPORT cudaError_t cudaGraphInstantiateWithParams(cudaGraphExec_t *exec, cudaGraph_t graph,
-                                                  cudaGraphInstantiateParams *params) {
-    if (params == NULL) return api_result(cudaErrorInvalidValue);
-    cudaError_t error = cudaGraphInstantiate(exec, graph, params->flags);
-    params->result_out = error ? cudaGraphInstantiateError : cudaGraphInstantiateSuccess;
-    params->errNode_out = NULL;
-    return error;
-}
-TWIN(cudaGraphInstantiateWithParams, ptsz);
-
-EXPORT cudaError_t cudaGraphExecGetFlags(cudaGraphExec_t exec, unsigned long long *flags) {
-    API_BEGIN();
-    if (flags == NULL || !handle_is(exec, HANDLE_GRAPH_EXEC))
-        return api_result(cudaErrorInvalidValue);
-    *flags = exec->flags;
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    API_BEGIN();
-    if (!handle_is(exec, HANDLE_GRAPH_EXEC)) return api_result(cudaErrorInvalidValue);
-    handle_remove(exec);
-    graph_free(exec->graph);
-    free(exec);
-    return cudaSuccess;
-}
-
-EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-    API_BEGIN();
-    struct CUstream_st *s = stream_of(stream);
-    if (!handle_is(exec, HANDLE_GRAPH_EXEC) || s == NULL)
-        return api_result(s ? cudaErrorInvalidValue : cudaErrorInvalidResourceHandle);
-    if (s->capture) {
-        Node *node = capture_append(s, NODE_GRAPH);
-        node->child = graph_copy(exec->graph);
-        handle_add(node->child, HANDLE_GRAPH);
-        return cudaSuccess;
-    }
-    return graph_run(exec->graph);
-}
-TWIN(cudaGraphLaunch, ptsz);
-
-EXPORT cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
-    API_BEGIN();
-    if (!handle_is(exec, HANDLE_GRAPH_EXEC) || stream_of(stream) == NULL)
-        return api_result(cudaErrorInvalidValue);
-    return cudaSuccess;
-}
-TWIN(cudaGraphUpload, ptsz);
-
-// The node of an executable graph that was copied from `node`.
-static Node *exec_node(cudaGraphExec_t exec, cudaGraphNode_t node, NodeKind kind) {
-    if (!handle_is(exec, HANDLE_GRAPH_EXEC)) return NULL;
-    for (int i = 0; i < exec->graph->node_count; i++) {
-        Node *n = exec->graph->nodes[i];
-        if (n->origin == node && n->kind == kind) return n;
-    }
-    return NULL;
-}
-
-EXPORT cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                                    const struct cudaKernelNodeParams *p) {
-    API_BEGIN();
-    Node *n = exec_node(exec, node, NODE_KERNEL);
-    return n ? set_kernel(n, p) : api_result(cudaErrorInvalidValue);
-}
-
-EXPORT cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                                      void *to, const void *from, size_t size,
-                                                      enum cudaMemcpyKind kind) {
-    API_BEGIN();
-    Node *n = exec_node(exec, node, NODE_COPY);
-    if (n == NULL) return api_result(cudaErrorInvalidValue);
-    Copy copy = {.to = to, .from = from, .width = size, .height = 1, .depth = 1, .kind = kind};
-    cudaError_t error = copy_check("cudaGraphExecMemcpyNodeSetParams1D", &copy);
-    if (error == cudaSuccess) n->copy = copy;
-    return error;
-}
-
-EXPORT cudaError_t cudaGraphExecMemsetNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                                    const struct cudaMemsetParams *p) {
-    API_BEGIN();
-    Node *n = exec_node(exec, node, NODE_FILL);
-    return n ? set_fill(n, p) : api_result(cudaErrorInvalidValue);
-}
-
-EXPORT cudaError_t cudaGraphExecHostNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                                  const struct cudaHostNodeParams *p) {
-    API_BEGIN();
-    Node *n = exec_node(exec, node, NODE_HOST);
-    if (n == NULL || p == NULL || p->fn == NULL) return api_result(cudaErrorInvalidValue);
-    n->host = p->fn;
-    n->host_data = p->userData;
-    return cudaSuccess;
-}
-
-// Do two graphs have the same nodes, of the same kinds, with the same dependencies?
-static bool same_shape(const Graph *a, const Graph *b) {
-    if (a->node_count != b->node_count) return false;
-    for (int i = 0; i < a->node_count; i++) {
-        const Node *x = a->nodes[i], *y = b->nodes[i];
-        if (x->kind != y->kind || x->before_count != y->before_count) return false;
-        for (int d = 0; d < x->before_count; d++)
-            if (index_of(a, x->before[d]) != index_of(b, y->before[d])) return false;
-    }
-    return true;
-}
-
-EXPORT cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph,
-                                       cudaGraphExecUpdateResultInfo *result) {
-    API_BEGIN();
-    if (!handle_is(exec, HANDLE_GRAPH_EXEC) || !handle_is(graph, HANDLE_GRAPH))
-        return api_result(cudaErrorInvalidValue);
-    bool same = same_shape(exec->graph, graph);
-    if (result) {
-        memset(result, 0, sizeof *result);
-        result->result =
-            same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged;
-    }
-    if (!same) return api_result(cudaErrorGraphExecUpdateFailure);
-    graph_free(exec->graph);
-    exec->graph = graph_copy(graph);
-    return cudaSuccess;
+    return node_set_kernel(node, p);
 }

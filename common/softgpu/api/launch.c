@@ -172,6 +172,23 @@ void *launch_pack(const ApiKernel *kernel, void **arguments) {
     return block;
 }
 
+// Does an error leave the device unusable until it is reset? A kernel's faults do; a launch that is
+// refused doesn't.
+static bool is_sticky(int error) {
+    switch (error) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorAssert:
+    case cudaErrorHardwareStackError:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout: return true;
+    default: return false;
+    }
+}
+
 cudaError_t launch_now(const LaunchRequest *r, const void *parameters) {
     Gpu *gpu = api_gpu();
     Launch request = {
@@ -191,7 +208,7 @@ cudaError_t launch_now(const LaunchRequest *r, const void *parameters) {
     KernelStats stats = {0};
     int error = gpu_launch(gpu, &request, &stats);
     stats_add(&stats);
-    if (error) api.sticky = error;
+    if (is_sticky(error)) api.sticky = error;
     return api_result(error);
 }
 

@@ -35,7 +35,7 @@ static const char usage[] =
     "  --sample N        simulate N of its SMs and scale\n"
     "  --report KIND     text or json: how findings are written (on standard error)\n"
     "  --report-file F   write the report to a file\n"
-    "  --trace FILE      write a timeline\n"
+    "  --trace FILE      write a timeline (not built yet)\n"
     "  --stats           counters per kernel at the end\n"
     "  --no-timing       no caches and no modelled time: faster\n"
     "  --threads N       host threads (default: the cores)\n"
@@ -101,6 +101,7 @@ static int take_option(char **argv, int i) {
         if (value == NULL) die("%s needs a value; see softgpu --help", valued[v].name);
         if (!strcmp(valued[v].name, "--check") && list_has(value, "race"))
             die("--check race is not built yet; use --check mem,init,sync");
+        if (!strcmp(valued[v].name, "--trace")) die("--trace is not built yet");
         setenv(valued[v].variable, value, 1);
         return equals ? 1 : 2;
     }

@@ -12,7 +12,8 @@
 typedef enum { ARRIVE, SYNC, REDUCE } BarrierUse;
 
 // The value of an operand that has to be the same in all lanes.
-static bool uniform(Warp *w, const Insn *i, uint32_t all, Row r, const char *what, uint32_t *value) {
+static bool uniform(Warp *w, const Insn *i, uint32_t all, Row r, const char *what,
+                    uint32_t *value) {
     const Lane32 *lanes = row(w, r);
     *value = lanes[__builtin_ctz(all)];
     for (uint32_t rest = all; rest; rest &= rest - 1) {
@@ -110,8 +111,8 @@ static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
     if (!warp_gather(w, i, mask, w->live, &all)) return FLOW_RETRY;
     if (!uniform(w, i, all, i->a, "barrier numbers", &number)) return FLOW_FAULT;
     if (number >= NAMED_BARRIERS) {
-        finding(w, i, -1, FINDING_BARRIER, "a block has barriers 0 to 15",
-                "there is no barrier %u", number);
+        finding(w, i, -1, FINDING_BARRIER, "a block has barriers 0 to 15", "there is no barrier %u",
+                number);
         return FLOW_FAULT;
     }
     uint32_t expected = expected_threads(w, i, all);
@@ -139,11 +140,15 @@ static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
     warp_block(w, BLOCK_BARRIER, (int)number, 0);
     return FLOW_WAIT;
 }
-static Flow bar_sync(Warp *w, const Insn *i, uint32_t mask) { return use_barrier(w, i, mask, SYNC); }
+static Flow bar_sync(Warp *w, const Insn *i, uint32_t mask) {
+    return use_barrier(w, i, mask, SYNC);
+}
 static Flow bar_arrive(Warp *w, const Insn *i, uint32_t mask) {
     return use_barrier(w, i, mask, ARRIVE);
 }
-static Flow bar_red(Warp *w, const Insn *i, uint32_t mask) { return use_barrier(w, i, mask, REDUCE); }
+static Flow bar_red(Warp *w, const Insn *i, uint32_t mask) {
+    return use_barrier(w, i, mask, REDUCE);
+}
 
 // A warp has exited: barriers that wait for all warps wait for one less.
 void barrier_warp_exited(Warp *w) {
@@ -206,14 +211,18 @@ const Form barrier_forms[] = {
     {"membar", "cta|gl|sys", "", fence, PIPE_CONTROL},
     {"membar", "proxy alias", "", fence, PIPE_CONTROL},
     {"fence", "sc|acq_rel|acquire|release? " SCOPES, "", fence, PIPE_CONTROL},
-    {"fence", "acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster "
-              "cta|cluster", "", fence, PIPE_CONTROL},
+    {"fence",
+     "acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster "
+     "cta|cluster",
+     "", fence, PIPE_CONTROL},
     {"fence", "mbarrier_init release cluster", "", fence, PIPE_CONTROL},
     {"fence", "proxy alias", "", fence, PIPE_CONTROL},
     {"fence", "proxy async|async::generic global|shared::cta|shared::cluster|shared?", "", fence,
      PIPE_CONTROL},
-    {"fence", "proxy async::generic acquire|release sync_restrict::shared::cta|"
-              "sync_restrict::shared::cluster cluster", "", fence, PIPE_CONTROL},
+    {"fence",
+     "proxy async::generic acquire|release sync_restrict::shared::cta|"
+     "sync_restrict::shared::cluster cluster",
+     "", fence, PIPE_CONTROL},
     {"fence", "proxy tensormap::generic release " SCOPES, "", fence, PIPE_CONTROL},
     {"fence", "proxy tensormap::generic acquire " SCOPES, NULL, NULL, PIPE_CONTROL, 0, 0,
      lower_tensormap_fence},

@@ -4,7 +4,7 @@
 // ---- logic
 
 #define LOGIC(suffix, T)                                                                           \
-    BINARY(and_##suffix, T, T, T, a & b)                                                           \
+    BINARY(and_##suffix, T, T, T, a &b)                                                            \
     BINARY(or_##suffix, T, T, T, a | b)                                                            \
     BINARY(xor_##suffix, T, T, T, a ^ b)                                                           \
     UNARY(not_##suffix, T, T, ~a)                                                                  \
@@ -20,7 +20,7 @@ LOGIC(64, Lane64)
         put_predicate(w, i->d, expression, mask);                                                  \
         return FLOW_NEXT;                                                                          \
     }
-PREDICATE_LOGIC(and_pred, a & b)
+PREDICATE_LOGIC(and_pred, a &b)
 PREDICATE_LOGIC(or_pred, a | b)
 PREDICATE_LOGIC(xor_pred, a ^ b)
 static Flow not_pred(Warp *w, const Insn *i, uint32_t mask) {
@@ -76,13 +76,13 @@ static const char *lower_lop3_predicate(Lowering *l, const Match *m, Insn *i) {
 
 // ---- shifts: counts beyond the width shift everything out
 
-#define SHIFTS(suffix, U, S, bits)                                                                 \
-    BINARY(shl_##suffix, U, U, Lane32, b < bits ? (U)(a << (b & (bits - 1))) : 0)                  \
+#define SHIFTS(suffix, U, S, PROMOTED, bits)                                                       \
+    BINARY(shl_##suffix, U, U, Lane32, b < bits ? (U)((PROMOTED)a << (b & (bits - 1))) : 0)        \
     BINARY(shr_u##suffix, U, U, Lane32, b < bits ? (U)(a >> (b & (bits - 1))) : 0)                 \
     BINARY(shr_s##suffix, S, S, Lane32, a >> (b < bits ? b : bits - 1))
-SHIFTS(16, Lane16, LaneS16, 16)
-SHIFTS(32, Lane32, LaneS32, 32)
-SHIFTS(64, Lane64, LaneS64, 64)
+SHIFTS(16, Lane16, LaneS16, uint32_t, 16)
+SHIFTS(32, Lane32, LaneS32, uint32_t, 32)
+SHIFTS(64, Lane64, LaneS64, uint64_t, 64)
 
 // Funnel shifts of {b:a}: .l gives the upper word after a shift left, .r the lower after one right.
 static inline uint32_t funnel_left(uint32_t a, uint32_t b, uint32_t n) {
@@ -114,7 +114,9 @@ UNARY(brev_64, Lane64, Lane64, (uint64_t)reverse_32((uint32_t)a) << 32 | reverse
 
 // bfind: position of the most significant bit that differs from the sign; all ones if none.
 // .shiftamt: how far to shift left to bring it to the top.
-static inline uint32_t find_u64(uint64_t x) { return x ? 63u - (uint32_t)__builtin_clzll(x) : ~0u; }
+static inline uint32_t find_u64(uint64_t x) {
+    return x ? 63u - (uint32_t)__builtin_clzll(x) : ~0u;
+}
 static inline uint32_t shift_amount(uint32_t position, uint32_t bits) {
     return position == ~0u ? position : bits - 1 - position;
 }

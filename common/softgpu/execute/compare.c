@@ -76,11 +76,47 @@ COMPARE_FLOAT(f64, LaneF64, AS_IT_IS)
 
 // ---- the table of comparisons
 
-typedef enum { EQ = 1, NE, LT, LE, GT, GE, LO, LS, HI, HS, EQU, NEU, LTU, LEU, GTU, GEU, NUM, NAN_ } Operator;
+typedef enum {
+    EQ = 1,
+    NE,
+    LT,
+    LE,
+    GT,
+    GE,
+    LO,
+    LS,
+    HI,
+    HS,
+    EQU,
+    NEU,
+    LTU,
+    LEU,
+    GTU,
+    GEU,
+    NUM,
+    NAN_
+} Operator;
 #define OPERATORS "eq|ne|lt|le|gt|ge|lo|ls|hi|hs|equ|neu|ltu|leu|gtu|geu|num|nan"
 
 // Types by their place in the group of modifiers.
-typedef enum { B16 = 1, B32, B64, U16, U32, U64, S16, S32, S64, F32, F64, F16, BF16, F16X2, BF16X2, FTZ_F32 } CompareType;
+typedef enum {
+    B16 = 1,
+    B32,
+    B64,
+    U16,
+    U32,
+    U64,
+    S16,
+    S32,
+    S64,
+    F32,
+    F64,
+    F16,
+    BF16,
+    F16X2,
+    BF16X2,
+    FTZ_F32
+} CompareType;
 #define TYPES "b16|b32|b64|u16|u32|u64|s16|s32|s64|f32|f64|f16|bf16|f16x2|bf16x2"
 static const uint8_t type_bits[] = {0, 16, 32, 64, 16, 32, 64, 16, 32, 64, 32, 64, 16, 16, 32, 32};
 
@@ -88,7 +124,8 @@ typedef struct {
     Handler *setp;
     Compare *compare;
 } Comparison;
-#define C(name) {setp_##name, compare_##name}
+#define C(name)                                                                                    \
+    { setp_##name, compare_##name }
 #define EQUALITY(b) [EQ] = C(eq_##b), [NE] = C(ne_##b)
 #define ORDERING(t) [LT] = C(lt_##t), [LE] = C(le_##t), [GT] = C(gt_##t), [GE] = C(ge_##t)
 // lo, ls, hi, hs are lt, le, gt, ge for unsigned types only.
@@ -184,7 +221,9 @@ static const HalfCompare *half_compare(Lowering *l, const Match *m, CompareType 
                          type == F16X2 || type == BF16X2, m->choice[2]};
     return how;
 }
-static bool operator_fits_half(Operator op) { return op < LO || op > HS; }
+static bool operator_fits_half(Operator op) {
+    return op < LO || op > HS;
+}
 
 // setp.op{.bool}{.ftz}.type p|q, a, b{, c}
 static const char *lower_setp(Lowering *l, const Match *m, Insn *i) {
@@ -210,18 +249,20 @@ static const char *lower_setp(Lowering *l, const Match *m, Insn *i) {
 
 // What `set` writes for true: all ones, or 1.0 in the destination's format.
 typedef struct {
-    Compare *compare;        // or, for 16-bit formats:
+    Compare *compare; // or, for 16-bit formats:
     const HalfCompare *half;
     uint32_t one;
-    uint8_t bits;            // of the destination
-    bool pair;               // the destination holds two halves
+    uint8_t bits; // of the destination
+    bool pair;    // the destination holds two halves
 } Set;
 
 static Flow set(Warp *w, const Insn *i, uint32_t mask) {
     const Set *s = i->extra;
     uint32_t bits[2];
-    if (s->half) compare_halves(w, i, s->half, bits);
-    else bits[0] = bits[1] = s->compare(w, i);
+    if (s->half)
+        compare_halves(w, i, s->half, bits);
+    else
+        bits[0] = bits[1] = s->compare(w, i);
     bits[0] = combine(w, i, bits[0]);
     bits[1] = combine(w, i, bits[1]);
     uint16_t r16[WARP_SIZE];
@@ -231,12 +272,24 @@ static Flow set(Warp *w, const Insn *i, uint32_t mask) {
         r32[l] = s->pair ? lower | upper << 16 : lower;
         r16[l] = (uint16_t)lower;
     }
-    if (s->bits == 16) put16(w, i->d, r16, mask);
-    else put32(w, i->d, r32, mask);
+    if (s->bits == 16)
+        put16(w, i->d, r16, mask);
+    else
+        put32(w, i->d, r32, mask);
     return FLOW_NEXT;
 }
 
-typedef enum { TO_U32 = 1, TO_S32, TO_F32, TO_U16, TO_S16, TO_F16, TO_BF16, TO_F16X2, TO_BF16X2 } SetType;
+typedef enum {
+    TO_U32 = 1,
+    TO_S32,
+    TO_F32,
+    TO_U16,
+    TO_S16,
+    TO_F16,
+    TO_BF16,
+    TO_F16X2,
+    TO_BF16X2
+} SetType;
 static const char *lower_set(Lowering *l, const Match *m, Insn *i) {
     SetType to = (SetType)m->choice[3];
     CompareType type = (CompareType)m->choice[4];

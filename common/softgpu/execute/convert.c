@@ -11,8 +11,12 @@
 typedef enum { U8 = 1, U16, U32, U64, S8, S16, S32, S64, F16, BF16, F32, F64 } Scalar;
 #define SCALARS "u8|u16|u32|u64|s8|s16|s32|s64|f16|bf16|f32|f64"
 static const uint8_t scalar_bits[] = {0, 8, 16, 32, 64, 8, 16, 32, 64, 16, 16, 32, 64};
-static inline bool is_float(Scalar t) { return t >= F16; }
-static inline bool is_signed(Scalar t) { return t >= S8 && t <= S64; }
+static inline bool is_float(Scalar t) {
+    return t >= F16;
+}
+static inline bool is_signed(Scalar t) {
+    return t >= S8 && t <= S64;
+}
 
 // choice[0]: to integers first, then the directions of floats.
 typedef enum { EXACT, RNI, RZI, RMI, RPI, RN, RZ, RM, RP } Mode;
@@ -40,14 +44,23 @@ static double round_to_integer(double x, Mode mode) {
 }
 
 static Rounding mode_rounding(Mode mode) {
-    return mode == RZ ? ROUND_ZERO : mode == RM ? ROUND_DOWN : mode == RP ? ROUND_UP : ROUND_NEAREST;
+    return mode == RZ   ? ROUND_ZERO
+           : mode == RM ? ROUND_DOWN
+           : mode == RP ? ROUND_UP
+                        : ROUND_NEAREST;
 }
 
 // The smallest and largest values of an integer type.
-static Wide least(Scalar t) { return is_signed(t) ? -((Wide)1 << (scalar_bits[t] - 1)) : 0; }
-static Wide most(Scalar t) { return ((Wide)1 << (scalar_bits[t] - is_signed(t))) - 1; }
+static Wide least(Scalar t) {
+    return is_signed(t) ? -((Wide)1 << (scalar_bits[t] - 1)) : 0;
+}
+static Wide most(Scalar t) {
+    return ((Wide)1 << (scalar_bits[t] - is_signed(t))) - 1;
+}
 
-static Wide clamp(Wide v, Scalar t) { return v < least(t) ? least(t) : v > most(t) ? most(t) : v; }
+static Wide clamp(Wide v, Scalar t) {
+    return v < least(t) ? least(t) : v > most(t) ? most(t) : v;
+}
 
 static Wide integer_source(uint64_t raw, Scalar t) {
     unsigned spare = 64u - scalar_bits[t];
@@ -139,9 +152,12 @@ static Flow convert(Warp *w, const Insn *i, uint32_t mask) {
                        : c->from_bits == 32 ? ((const Lane32 *)from)[l]
                                             : ((const Lane16 *)from)[l];
         uint64_t value = extend(convert_lane(raw, c), c);
-        if (c->to_bits == 64) ((Lane64 *)to)[l] = value;
-        else if (c->to_bits == 32) ((Lane32 *)to)[l] = (uint32_t)value;
-        else ((Lane16 *)to)[l] = (uint16_t)value;
+        if (c->to_bits == 64)
+            ((Lane64 *)to)[l] = value;
+        else if (c->to_bits == 32)
+            ((Lane32 *)to)[l] = (uint32_t)value;
+        else
+            ((Lane16 *)to)[l] = (uint16_t)value;
     }
     return FLOW_NEXT;
 }
@@ -230,16 +246,16 @@ static Handler *quick(const Conversion *c) {
         bool ftz, sat;
         Handler *run;
     } pairs[] = {
-        {F32, F16, EXACT, false, false, f32_f16},     {F16, F32, RN, false, false, f16_f32},
-        {F32, BF16, EXACT, false, false, f32_bf16},   {BF16, F32, RN, false, false, bf16_f32},
-        {F32, S32, RN, false, false, f32_s32},        {F32, U32, RN, false, false, f32_u32},
-        {F64, S32, RN, false, false, f64_s32},        {F64, U32, RN, false, false, f64_u32},
-        {F64, S32, EXACT, false, false, f64_s32},     {F64, U32, EXACT, false, false, f64_u32},
-        {F64, F32, EXACT, false, false, f64_f32},     {F32, F64, RN, false, false, f32_f64},
-        {F32, F32, EXACT, false, true, f32_sat},      {F32, F32, EXACT, true, true, f32_ftz_sat},
-        {F32, F32, RNI, false, false, f32_rni},       {F32, F32, RMI, false, false, f32_rmi},
-        {F32, F32, RZI, false, false, f32_rzi},       {S32, F32, RZI, false, false, s32_f32_rzi},
-        {S32, F32, RNI, false, false, s32_f32_rni},   {S32, F32, RMI, false, false, s32_f32_rmi},
+        {F32, F16, EXACT, false, false, f32_f16},   {F16, F32, RN, false, false, f16_f32},
+        {F32, BF16, EXACT, false, false, f32_bf16}, {BF16, F32, RN, false, false, bf16_f32},
+        {F32, S32, RN, false, false, f32_s32},      {F32, U32, RN, false, false, f32_u32},
+        {F64, S32, RN, false, false, f64_s32},      {F64, U32, RN, false, false, f64_u32},
+        {F64, S32, EXACT, false, false, f64_s32},   {F64, U32, EXACT, false, false, f64_u32},
+        {F64, F32, EXACT, false, false, f64_f32},   {F32, F64, RN, false, false, f32_f64},
+        {F32, F32, EXACT, false, true, f32_sat},    {F32, F32, EXACT, true, true, f32_ftz_sat},
+        {F32, F32, RNI, false, false, f32_rni},     {F32, F32, RMI, false, false, f32_rmi},
+        {F32, F32, RZI, false, false, f32_rzi},     {S32, F32, RZI, false, false, s32_f32_rzi},
+        {S32, F32, RNI, false, false, s32_f32_rni}, {S32, F32, RMI, false, false, s32_f32_rmi},
         {S32, F32, RZI, true, false, s32_f32_rzi},
     };
     for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++)
@@ -249,7 +265,9 @@ static Handler *quick(const Conversion *c) {
     return NULL;
 }
 
-static int container(Scalar t) { return scalar_bits[t] < 16 ? 16 : scalar_bits[t]; }
+static int container(Scalar t) {
+    return scalar_bits[t] < 16 ? 16 : scalar_bits[t];
+}
 
 // The source's register may be wider than its type, the destination's too.
 static const char *lower_cvt(Lowering *l, const Match *m, Insn *i) {

@@ -8,9 +8,9 @@
 #ifndef SOFTGPU_EXECUTE_H
 #define SOFTGPU_EXECUTE_H
 
-// Sums and products round each on its own unless we say fma; and nobody looks at errno or at
-// exception flags, which frees the compiler to use vectors. Before all inline functions.
-#pragma GCC optimize("fp-contract=off", "no-math-errno", "no-trapping-math")
+// Sums and products round each on its own unless we say fma; and nobody looks at exception flags,
+// which frees the compiler to use vectors. Before all inline functions.
+#pragma GCC optimize("fp-contract=off", "no-trapping-math")
 
 // The forms' tables leave out fields that are zero.
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers"
@@ -38,16 +38,18 @@ typedef struct __attribute__((may_alias)) {
 #define EACH_LANE(T, d, mask, expression)                                                          \
     do {                                                                                           \
         if ((mask) == FULL_MASK) {                                                                 \
-            _Pragma("GCC ivdep") for (int l = 0; l < WARP_SIZE; l++) (d)[l] = (T)(expression);     \
+            _Pragma("GCC ivdep") for (int l = 0; l < WARP_SIZE; l++)(d)[l] = (T)(expression);      \
         } else {                                                                                   \
-            _Pragma("GCC ivdep") for (int l = 0; l < WARP_SIZE; l++) (d)[l] =                      \
+            _Pragma("GCC ivdep") for (int l = 0; l < WARP_SIZE; l++)(d)[l] =                       \
                 (mask) >> l & 1 ? (T)(expression) : (d)[l];                                        \
         }                                                                                          \
     } while (0)
 
 // Handlers of one, two or three sources of a type each. The expression sees a, b and c.
 #define UNARY(name, D, A, expression)                                                              \
-    static inline D name##_of(A a) { return (D)(expression); }                                     \
+    static inline D name##_of(A a) {                                                               \
+        return (D)(expression);                                                                    \
+    }                                                                                              \
     static Flow name(Warp *w, const Insn *i, uint32_t mask) {                                      \
         D *d = row(w, i->d);                                                                       \
         const A *x = row(w, i->a);                                                                 \
@@ -55,7 +57,9 @@ typedef struct __attribute__((may_alias)) {
         return FLOW_NEXT;                                                                          \
     }
 #define BINARY(name, D, A, B, expression)                                                          \
-    static inline D name##_of(A a, B b) { return (D)(expression); }                                \
+    static inline D name##_of(A a, B b) {                                                          \
+        return (D)(expression);                                                                    \
+    }                                                                                              \
     static Flow name(Warp *w, const Insn *i, uint32_t mask) {                                      \
         D *d = row(w, i->d);                                                                       \
         const A *x = row(w, i->a);                                                                 \
@@ -64,7 +68,9 @@ typedef struct __attribute__((may_alias)) {
         return FLOW_NEXT;                                                                          \
     }
 #define TERNARY(name, D, A, B, C, expression)                                                      \
-    static inline D name##_of(A a, B b, C c) { return (D)(expression); }                           \
+    static inline D name##_of(A a, B b, C c) {                                                     \
+        return (D)(expression);                                                                    \
+    }                                                                                              \
     static Flow name(Warp *w, const Insn *i, uint32_t mask) {                                      \
         D *d = row(w, i->d);                                                                       \
         const A *x = row(w, i->a);                                                                 \
@@ -98,7 +104,9 @@ static inline void put128(const Warp *w, Row d, const void *values, uint32_t mas
 }
 
 // Predicates are bit masks. An absent predicate source (ROW_NONE) is asked for by the caller.
-static inline uint32_t predicate(const Warp *w, Row p) { return *(const Lane32 *)row(w, p); }
+static inline uint32_t predicate(const Warp *w, Row p) {
+    return *(const Lane32 *)row(w, p);
+}
 static inline void put_predicate(const Warp *w, Row p, uint32_t value, uint32_t mask) {
     Lane32 *to = row(w, p);
     *to = (*to & ~mask) | (value & mask);
@@ -131,7 +139,9 @@ static inline float flush(float x) {
     return bits_float((u & 0x7f800000u) ? u : u & 0x80000000u);
 }
 // Single-precision NaNs have no payload on the GPU: every NaN result is 0x7fffffff.
-static inline float canonical(float x) { return x != x ? bits_float(0x7fffffffu) : x; }
+static inline float canonical(float x) {
+    return x != x ? bits_float(0x7fffffffu) : x;
+}
 // .sat: into [0, 1]; NaN becomes +0, and so does -0.
 static inline float saturate(float x) {
     float y = x > 0.0f ? x : 0.0f;

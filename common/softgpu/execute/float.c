@@ -215,8 +215,12 @@ static Flow extreme(Warp *w, const Insn *i, uint32_t mask, bool want_max) {
     put32(w, i->d, r, mask);
     return FLOW_NEXT;
 }
-static Flow max_general(Warp *w, const Insn *i, uint32_t mask) { return extreme(w, i, mask, true); }
-static Flow min_general(Warp *w, const Insn *i, uint32_t mask) { return extreme(w, i, mask, false); }
+static Flow max_general(Warp *w, const Insn *i, uint32_t mask) {
+    return extreme(w, i, mask, true);
+}
+static Flow min_general(Warp *w, const Insn *i, uint32_t mask) {
+    return extreme(w, i, mask, false);
+}
 
 // ---- testp
 

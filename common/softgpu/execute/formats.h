@@ -1,5 +1,5 @@
-// Floating-point formats below 64 bits, and rounding to them. All of it is exact arithmetic on bits:
-// one rounding, to nearest even or in the direction asked for, subnormals included.
+// Floating-point formats below 64 bits, and rounding to them. All of it is exact arithmetic on
+// bits: one rounding, to nearest even or in the direction asked for, subnormals included.
 #ifndef SOFTGPU_FORMATS_H
 #define SOFTGPU_FORMATS_H
 
@@ -13,21 +13,21 @@
 
 // What to do with the part of a number that its format can't hold.
 typedef enum {
-    ROUND_NEAREST,    // to nearest, ties to even (rn)
-    ROUND_ZERO,       // rz
-    ROUND_DOWN,       // rm: towards -inf
-    ROUND_UP,         // rp: towards +inf
-    ROUND_AWAY,       // rna: to nearest, ties away from zero
+    ROUND_NEAREST, // to nearest, ties to even (rn)
+    ROUND_ZERO,    // rz
+    ROUND_DOWN,    // rm: towards -inf
+    ROUND_UP,      // rp: towards +inf
+    ROUND_AWAY,    // rna: to nearest, ties away from zero
 } Rounding;
 
 // How a format spends its bits: 1 sign, `exponent` bits with `bias`, `mantissa` bits.
 typedef struct {
     uint8_t exponent, mantissa;
     int16_t bias;
-    bool has_infinity;     // the largest exponent means infinity and NaN
-    bool has_nan;          // else every code is a number
-    uint32_t max_finite;   // code of the largest finite number, without sign
-    uint32_t nan;          // the canonical NaN
+    bool has_infinity;   // the largest exponent means infinity and NaN
+    bool has_nan;        // else every code is a number
+    uint32_t max_finite; // code of the largest finite number, without sign
+    uint32_t nan;        // the canonical NaN
 } Format;
 
 static const Format FORMAT_F16 = {5, 10, 15, true, true, 0x7bff, 0x7fff};
@@ -106,8 +106,10 @@ static inline double format_value(uint32_t code, const Format *f) {
     }
     uint32_t mantissa = magnitude & ((1u << f->mantissa) - 1);
     int exponent = (int)(magnitude >> f->mantissa);
-    if (exponent) mantissa |= 1u << f->mantissa;
-    else exponent = 1;
+    if (exponent)
+        mantissa |= 1u << f->mantissa;
+    else
+        exponent = 1;
     int power = exponent - f->bias - f->mantissa; // within the range of normal doubles
     uint64_t scale_bits = (uint64_t)(power + 1023) << 52;
     double scale, value;

@@ -1,7 +1,7 @@
 // The approximate functions (PTX ISA 9.7.3.13-23): ex2, lg2, sin, cos, tanh, rcp, rsqrt, sqrt, div.
 //
 // PTX bounds the error and leaves the bits open. We stay within one or two ulp everywhere, which is
-// inside every bound; ex2, lg2, rcp and rsqrt, which attention lives on, are loops without branches.
+// inside every bound; ex2, lg2, rcp and rsqrt, which attention lives on, are branchless loops.
 #include "softgpu/execute/execute.h"
 #include "softgpu/execute/formats.h"
 
@@ -13,8 +13,8 @@
 #endif
 
 // 2^x = 2^n * 2^f with n = round(x), |f| <= 1/2. 2^f = 1 + f q(f), q by Chebyshev interpolation
-// (relative error 1.2e-8). Multiplying twice by half of the power keeps 2^n in range, and the second
-// multiplication rounds subnormal results once.
+// (relative error 1.2e-8). Multiplying twice by half of the power keeps 2^n in range, and the
+// second multiplication rounds subnormal results once.
 static inline float exp2_of(float x) {
     float t = x < 129.0f ? x : 129.0f;
     t = t > -151.0f ? t : -151.0f;
@@ -63,7 +63,10 @@ UNARY(rcp_approx_f32, LaneF32, LaneF32, canonical(1.0f / a))
 UNARY(rcp_approx_ftz_f32, LaneF32, LaneF32, canonical(flush(1.0f / flush(a))))
 UNARY(sqrt_approx_f32, LaneF32, LaneF32, canonical(sqrtf(a)))
 UNARY(sqrt_approx_ftz_f32, LaneF32, LaneF32, canonical(sqrtf(flush(a))))
-static inline float rsqrt_of(float x) { return canonical((float)(1.0 / sqrt((double)x))); }
+// Two roundings: within 2^-23, where PTX asks for 2^-22.9.
+static inline float rsqrt_of(float x) {
+    return canonical(1.0f / sqrtf(x));
+}
 UNARY(rsqrt_f32, LaneF32, LaneF32, rsqrt_of(a))
 UNARY(rsqrt_ftz_f32, LaneF32, LaneF32, rsqrt_of(flush(a)))
 UNARY(sin_f32, LaneF32, LaneF32, canonical(sinf(a)))
@@ -85,7 +88,9 @@ BINARY(div_full_f32, LaneF32, LaneF32, LaneF32, canonical(a / b))
 BINARY(div_full_ftz_f32, LaneF32, LaneF32, LaneF32, canonical(flush(flush(a) / flush(b))))
 
 // f64: only the upper 32 bits of the operand are looked at, and only those of the result are set.
-static inline double upper_half(double x) { return bits_double(double_bits(x) & ~0xffffffffull); }
+static inline double upper_half(double x) {
+    return bits_double(double_bits(x) & ~0xffffffffull);
+}
 static inline double flush_double(double x) {
     return fabs(x) < 0x1p-1022 ? copysign(0.0, x) : x;
 }
@@ -93,18 +98,24 @@ static inline double round_upper(double x) {
     if (!(fabs(x) <= 0x1.fffffp1023)) return x != x ? bits_double(0x7fffffffull << 32) : x;
     return bits_double((double_bits(x) + 0x80000000ull) & ~0xffffffffull);
 }
-UNARY(rcp_approx_f64, LaneF64, LaneF64, round_upper(flush_double(1.0 / flush_double(upper_half(a)))))
+UNARY(rcp_approx_f64, LaneF64, LaneF64,
+      round_upper(flush_double(1.0 / flush_double(upper_half(a)))))
 UNARY(rsqrt_approx_f64, LaneF64, LaneF64, round_upper(1.0 / sqrt(upper_half(a))))
 UNARY(rsqrt_approx_ftz_f64, LaneF64, LaneF64, round_upper(1.0 / sqrt(flush_double(upper_half(a)))))
 
 // ---- ex2 and tanh of 16-bit formats: by way of f32
 
 typedef float Function(float);
-static float ex2_function(float x) { return exp2_of(x); }
-static float tanh_function(float x) { return tanhf(x); }
+static float ex2_function(float x) {
+    return exp2_of(x);
+}
+static float tanh_function(float x) {
+    return tanhf(x);
+}
 
 // .ftz exists for bf16, whose subnormals are those of f32.
-static Flow narrow_function(Warp *w, const Insn *i, uint32_t mask, Function *f, bool bf16, bool x2) {
+static Flow narrow_function(Warp *w, const Insn *i, uint32_t mask, Function *f, bool bf16,
+                            bool x2) {
     const Lane16 *a = row(w, i->a);
     uint16_t r[2 * WARP_SIZE];
     for (int k = 0; k < (x2 ? 64 : 32); k++) {

@@ -114,34 +114,34 @@ CARRY_MAD(madc_64, 64, true)
 // ---- mul and mad
 
 // 16-bit operands are promoted to int, whose product of two 65535 would overflow: say unsigned.
-BINARY(mul_lo_16, Lane16, Lane16, Lane16, (uint32_t)a * b)
-BINARY(mul_lo_32, Lane32, Lane32, Lane32, a * b)
-BINARY(mul_lo_64, Lane64, Lane64, Lane64, a * b)
-BINARY(mul_hi_u16, Lane16, Lane16, Lane16, (uint32_t)a * b >> 16)
-BINARY(mul_hi_s16, LaneS16, LaneS16, LaneS16, a * b >> 16)
-BINARY(mul_hi_u32, Lane32, Lane32, Lane32, (uint64_t)a * b >> 32)
-BINARY(mul_hi_s32, LaneS32, LaneS32, LaneS32, (int64_t)a * b >> 32)
-BINARY(mul_hi_u64, Lane64, Lane64, Lane64, (UWide)a * b >> 64)
-BINARY(mul_hi_s64, LaneS64, LaneS64, LaneS64, (Wide)a * b >> 64)
-BINARY(mul_wide_u16, Lane32, Lane16, Lane16, (uint32_t)a * b)
-BINARY(mul_wide_s16, LaneS32, LaneS16, LaneS16, a * b)
-BINARY(mul_wide_u32, Lane64, Lane32, Lane32, (uint64_t)a * b)
-BINARY(mul_wide_s32, LaneS64, LaneS32, LaneS32, (int64_t)a * b)
+BINARY(mul_lo_16, Lane16, Lane16, Lane16, (uint32_t)a *b)
+BINARY(mul_lo_32, Lane32, Lane32, Lane32, a *b)
+BINARY(mul_lo_64, Lane64, Lane64, Lane64, a *b)
+BINARY(mul_hi_u16, Lane16, Lane16, Lane16, (uint32_t)a *b >> 16)
+BINARY(mul_hi_s16, LaneS16, LaneS16, LaneS16, a *b >> 16)
+BINARY(mul_hi_u32, Lane32, Lane32, Lane32, (uint64_t)a *b >> 32)
+BINARY(mul_hi_s32, LaneS32, LaneS32, LaneS32, (int64_t)a *b >> 32)
+BINARY(mul_hi_u64, Lane64, Lane64, Lane64, (UWide)a *b >> 64)
+BINARY(mul_hi_s64, LaneS64, LaneS64, LaneS64, (Wide)a *b >> 64)
+BINARY(mul_wide_u16, Lane32, Lane16, Lane16, (uint32_t)a *b)
+BINARY(mul_wide_s16, LaneS32, LaneS16, LaneS16, a *b)
+BINARY(mul_wide_u32, Lane64, Lane32, Lane32, (uint64_t)a *b)
+BINARY(mul_wide_s32, LaneS64, LaneS32, LaneS32, (int64_t)a *b)
 
-TERNARY(mad_lo_16, Lane16, Lane16, Lane16, Lane16, (uint32_t)a * b + c)
-TERNARY(mad_lo_32, Lane32, Lane32, Lane32, Lane32, a * b + c)
-TERNARY(mad_lo_64, Lane64, Lane64, Lane64, Lane64, a * b + c)
+TERNARY(mad_lo_16, Lane16, Lane16, Lane16, Lane16, (uint32_t)a *b + c)
+TERNARY(mad_lo_32, Lane32, Lane32, Lane32, Lane32, a *b + c)
+TERNARY(mad_lo_64, Lane64, Lane64, Lane64, Lane64, a *b + c)
 TERNARY(mad_hi_u16, Lane16, Lane16, Lane16, Lane16, ((uint32_t)a * b >> 16) + c)
 TERNARY(mad_hi_s16, Lane16, LaneS16, LaneS16, Lane16, (a * b >> 16) + c)
-TERNARY(mad_hi_u32, Lane32, Lane32, Lane32, Lane32, (uint32_t)((uint64_t)a * b >> 32) + c)
-TERNARY(mad_hi_s32, Lane32, LaneS32, LaneS32, Lane32, (uint32_t)((int64_t)a * b >> 32) + c)
+TERNARY(mad_hi_u32, Lane32, Lane32, Lane32, Lane32, (uint32_t)((uint64_t)a *b >> 32) + c)
+TERNARY(mad_hi_s32, Lane32, LaneS32, LaneS32, Lane32, (uint32_t)((int64_t)a *b >> 32) + c)
 TERNARY(mad_hi_sat_s32, LaneS32, LaneS32, LaneS32, LaneS32, clamp_s32(((int64_t)a * b >> 32) + c))
-TERNARY(mad_hi_u64, Lane64, Lane64, Lane64, Lane64, (uint64_t)((UWide)a * b >> 64) + c)
-TERNARY(mad_hi_s64, Lane64, LaneS64, LaneS64, Lane64, (uint64_t)((Wide)a * b >> 64) + c)
-TERNARY(mad_wide_u16, Lane32, Lane16, Lane16, Lane32, (uint32_t)a * b + c)
-TERNARY(mad_wide_s16, Lane32, LaneS16, LaneS16, Lane32, (uint32_t)(a * b) + c)
-TERNARY(mad_wide_u32, Lane64, Lane32, Lane32, Lane64, (uint64_t)a * b + c)
-TERNARY(mad_wide_s32, Lane64, LaneS32, LaneS32, Lane64, (uint64_t)((int64_t)a * b) + c)
+TERNARY(mad_hi_u64, Lane64, Lane64, Lane64, Lane64, (uint64_t)((UWide)a *b >> 64) + c)
+TERNARY(mad_hi_s64, Lane64, LaneS64, LaneS64, Lane64, (uint64_t)((Wide)a *b >> 64) + c)
+TERNARY(mad_wide_u16, Lane32, Lane16, Lane16, Lane32, (uint32_t)a *b + c)
+TERNARY(mad_wide_s16, Lane32, LaneS16, LaneS16, Lane32, (uint32_t)(a *b) + c)
+TERNARY(mad_wide_u32, Lane64, Lane32, Lane32, Lane64, (uint64_t)a *b + c)
+TERNARY(mad_wide_s32, Lane64, LaneS32, LaneS32, Lane64, (uint64_t)((int64_t)a *b) + c)
 
 // 24-bit multiplication: .lo is bits 31..0 of the 48-bit product, .hi bits 47..16.
 static inline uint64_t product_u24(uint32_t a, uint32_t b) {
@@ -201,7 +201,9 @@ MIN_MAX(u32, Lane32)
 MIN_MAX(s32, LaneS32)
 MIN_MAX(u64, Lane64)
 MIN_MAX(s64, LaneS64)
-static inline int32_t relu_s32(int32_t x) { return x < 0 ? 0 : x; }
+static inline int32_t relu_s32(int32_t x) {
+    return x < 0 ? 0 : x;
+}
 BINARY(min_relu_s32, LaneS32, LaneS32, LaneS32, relu_s32(a < b ? a : b))
 BINARY(max_relu_s32, LaneS32, LaneS32, LaneS32, relu_s32(a > b ? a : b))
 
@@ -257,7 +259,8 @@ static Flow dp2a(Warp *w, const Insn *i, uint32_t mask) {
     for (int l = 0; l < WARP_SIZE; l++) {
         int64_t sum = c[l];
         for (int n = 0; n < 2; n++)
-            sum += half_of(a[l], n, i->choice[1] == 2) * byte_of(b[l], first + n, i->choice[2] == 2);
+            sum +=
+                half_of(a[l], n, i->choice[1] == 2) * byte_of(b[l], first + n, i->choice[2] == 2);
         result[l] = (uint32_t)sum;
     }
     put32(w, i->d, result, mask);

@@ -19,8 +19,8 @@ static Flow mov_pred(Warp *w, const Insn *i, uint32_t mask) {
 
 // ---- mov that packs or unpacks: {x, y} = b, d = {x, y}; the first element is the lowest
 
-// Insn.imm is the width of an element, row_count how many there are. Elements of 8 bits live in rows
-// of 16; so do those of 16.
+// Insn.imm is the width of an element, row_count how many there are. Elements of 8 bits live in
+// rows of 16, as registers of 8 bits do.
 static inline uint64_t element(const Warp *w, Row r, int l, int bits) {
     if (bits == 64) return ((const Lane64 *)row(w, r))[l];
     if (bits == 32) return ((const Lane32 *)row(w, r))[l];
@@ -41,9 +41,12 @@ static Flow pack(Warp *w, const Insn *i, uint32_t mask) {
         }
         for (int e = 0; e < i->row_count; e++)
             value |= element(w, i->rows[e], l, bits) << (e * bits);
-        if (total == 64) ((Lane64 *)row(w, i->d))[l] = value;
-        else if (total == 32) ((Lane32 *)row(w, i->d))[l] = (uint32_t)value;
-        else ((Lane16 *)row(w, i->d))[l] = (uint16_t)value;
+        if (total == 64)
+            ((Lane64 *)row(w, i->d))[l] = value;
+        else if (total == 32)
+            ((Lane32 *)row(w, i->d))[l] = (uint32_t)value;
+        else
+            ((Lane16 *)row(w, i->d))[l] = (uint16_t)value;
     }
     return FLOW_NEXT;
 }
@@ -61,9 +64,12 @@ static Flow unpack(Warp *w, const Insn *i, uint32_t mask) {
         for (int e = 0; e < i->row_count; e++) {
             uint64_t x = part[e * bits / 64] >> (e * bits % 64);
             void *d = row(w, i->rows[e]);
-            if (bits == 64) ((Lane64 *)d)[l] = x;
-            else if (bits == 32) ((Lane32 *)d)[l] = (uint32_t)x;
-            else ((Lane16 *)d)[l] = (uint16_t)(bits == 8 ? x & 0xff : x);
+            if (bits == 64)
+                ((Lane64 *)d)[l] = x;
+            else if (bits == 32)
+                ((Lane32 *)d)[l] = (uint32_t)x;
+            else
+                ((Lane16 *)d)[l] = (uint16_t)(bits == 8 ? x & 0xff : x);
         }
     }
     return FLOW_NEXT;
@@ -103,8 +109,10 @@ static const char *lower_pack(Lowering *l, const Match *m, Insn *i) {
         int width = bits < 16 ? 16 : bits;
         rows[e] = packs ? source_row(l, o, width, &why) : destination_row(l, o, width, &why);
     }
-    if (packs) i->d = destination_row(l, to, total, &why);
-    else i->a = source_row(l, from, total, &why);
+    if (packs)
+        i->d = destination_row(l, to, total, &why);
+    else
+        i->a = source_row(l, from, total, &why);
     i->rows = rows;
     i->row_count = (uint16_t)count;
     i->imm = (uint64_t)bits;
@@ -140,7 +148,16 @@ UNARY(generic_to_param, Lane64, Lane64, a - PARAM_WINDOW)
 
 // isspacep. choice[0] as in IS_SPACES.
 #define IS_SPACES "const|global|local|shared|shared::cta|shared::cluster|param|param::entry"
-typedef enum { IS_CONST = 1, IS_GLOBAL, IS_LOCAL, IS_SHARED, IS_CTA, IS_CLUSTER, IS_PARAM, IS_ENTRY } IsSpace;
+typedef enum {
+    IS_CONST = 1,
+    IS_GLOBAL,
+    IS_LOCAL,
+    IS_SHARED,
+    IS_CTA,
+    IS_CLUSTER,
+    IS_PARAM,
+    IS_ENTRY
+} IsSpace;
 
 static bool is_constant(const Warp *w, uint64_t a) {
     const Allocation *at = global_find(w->sm->gpu->memory, a);
@@ -202,7 +219,8 @@ static const char *lower_policy(Lowering *l, const Match *m, Insn *i) {
     i->run = createpolicy;
     i->d = destination_row(l, &o[0], 64, &why);
     if (why) return why;
-    if (m->ptx->operand_count > 1 && o[1].kind == OPERAND_ADDRESS) why = address_operand(l, &o[1], i);
+    if (m->ptx->operand_count > 1 && o[1].kind == OPERAND_ADDRESS)
+        why = address_operand(l, &o[1], i);
     return why;
 }
 
@@ -246,6 +264,7 @@ const Form move_forms[] = {
     {"prefetch", "global L2::evict_last|L2::evict_normal", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"prefetch", "const|param? tensormap", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"prefetchu", "L1", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
+    {"discard", "global? L2", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"applypriority", "global? L2::evict_normal", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"createpolicy",
      "fractional L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged "

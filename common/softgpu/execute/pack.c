@@ -29,7 +29,8 @@ static Flow pair_f32(Warp *w, const Insn *i, uint32_t mask) {
     bool relu = i->choice[1], finite = i->choice[2];
     uint32_t r[WARP_SIZE];
     for (int l = 0; l < WARP_SIZE; l++)
-        r[l] = narrow(b[l], f, rounding, relu, finite) | narrow(a[l], f, rounding, relu, finite) << 16;
+        r[l] = narrow(b[l], f, rounding, relu, finite) | narrow(a[l], f, rounding, relu, finite)
+                                                             << 16;
     put32(w, i->d, r, mask);
     return FLOW_NEXT;
 }
@@ -50,7 +51,8 @@ static Flow tf32(Warp *w, const Insn *i, uint32_t mask) {
     const LaneF32 *a = row(w, i->a);
     uint32_t r[WARP_SIZE];
     for (int l = 0; l < WARP_SIZE; l++)
-        r[l] = narrow(a[l], &FORMAT_TF32, roundings[i->choice[0]], i->choice[1], i->choice[2]) << 13;
+        r[l] = narrow(a[l], &FORMAT_TF32, roundings[i->choice[0]], i->choice[1], i->choice[2])
+               << 13;
     put32(w, i->d, r, mask);
     return FLOW_NEXT;
 }
@@ -160,7 +162,16 @@ UNARY(bf16x2_ue8m0, Lane32, Lane16, bf16_of_ue8m0(a & 0xff) | bf16_of_ue8m0(a >>
 
 // ---- cvt.pack: saturated integers side by side
 
-typedef enum { PACK_U16 = 1, PACK_S16, PACK_U8, PACK_S8, PACK_U4, PACK_S4, PACK_U2, PACK_S2 } PackType;
+typedef enum {
+    PACK_U16 = 1,
+    PACK_S16,
+    PACK_U8,
+    PACK_S8,
+    PACK_U4,
+    PACK_S4,
+    PACK_U2,
+    PACK_S2
+} PackType;
 static inline uint32_t pack_one(int32_t x, int bits, bool is_signed) {
     int32_t low = is_signed ? -(1 << (bits - 1)) : 0;
     int32_t high = is_signed ? (1 << (bits - 1)) - 1 : (1 << bits) - 1;

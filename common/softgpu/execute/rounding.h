@@ -13,8 +13,10 @@
 typedef unsigned RoundingState;
 static inline RoundingState rounding_begin(Rounding r) {
     unsigned old = _mm_getcsr();
-    static const unsigned bits[] = {
-        [ROUND_NEAREST] = 0x0000, [ROUND_DOWN] = 0x2000, [ROUND_UP] = 0x4000, [ROUND_ZERO] = 0x6000};
+    static const unsigned bits[] = {[ROUND_NEAREST] = 0x0000,
+                                    [ROUND_DOWN] = 0x2000,
+                                    [ROUND_UP] = 0x4000,
+                                    [ROUND_ZERO] = 0x6000};
     _mm_setcsr((old & ~0x6000u) | bits[r]);
     __asm__ volatile("" ::: "memory");
     return old;

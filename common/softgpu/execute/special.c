@@ -13,9 +13,12 @@ static void thread_index(const Warp *w, int dimension, uint64_t r[WARP_SIZE]) {
     uint32_t first = (uint32_t)w->id * WARP_SIZE;
     for (uint32_t l = 0; l < WARP_SIZE; l++) {
         uint32_t thread = first + l;
-        if (dimension == 0) r[l] = block[0] > first + 31 ? thread : thread % block[0];
-        else if (dimension == 1) r[l] = thread / block[0] % block[1];
-        else r[l] = thread / block[0] / block[1];
+        if (dimension == 0)
+            r[l] = block[0] > first + 31 ? thread : thread % block[0];
+        else if (dimension == 1)
+            r[l] = thread / block[0] % block[1];
+        else
+            r[l] = thread / block[0] / block[1];
     }
 }
 
@@ -80,7 +83,8 @@ static uint64_t common_value(const Warp *w, SpecialRegister s) {
         return (uint64_t)cluster_extent(launch, 0) * cluster_extent(launch, 1) *
                cluster_extent(launch, 2);
     case SPECIAL_IS_EXPLICIT_CLUSTER:
-        return cluster_extent(launch, 0) * cluster_extent(launch, 1) * cluster_extent(launch, 2) > 1 ||
+        return cluster_extent(launch, 0) * cluster_extent(launch, 1) * cluster_extent(launch, 2) >
+                   1 ||
                w->kernel->ptx->explicit_cluster;
     case SPECIAL_WARPID: return (uint64_t)w->id;
     case SPECIAL_NWARPID: return figures->threads_per_sm / WARP_SIZE;

@@ -62,9 +62,9 @@ static inline uint32_t partners(const Warp *w, Row members, int l, uint32_t all)
 typedef enum { SHUFFLE_UP = 1, SHUFFLE_DOWN, SHUFFLE_BUTTERFLY, SHUFFLE_INDEX } ShuffleMode;
 
 // The lanes that each lane reads, by the formulas of PTX ISA 9.7.9.6, and in `*in_range` those that
-// find one in their segment; others read themselves. Bits 0-4 of c clamp, bits 8-12 say which bits of
-// the lane number name the segment.
-static void shuffle_sources(ShuffleMode mode, const Lane32 *b, const Lane32 *c, int32_t j[WARP_SIZE],
+// find one in their segment; others read themselves. Bits 0-4 of c clamp, bits 8-12 say which bits
+// of the lane number name the segment.
+static void shuffle_sources(ShuffleMode mode, const Lane32 *b, const Lane32 *c, int32_t *j,
                             uint32_t *in_range) {
     int32_t last[WARP_SIZE];
     for (int l = 0; l < WARP_SIZE; l++) {
@@ -96,24 +96,40 @@ static void shuffle_sources(ShuffleMode mode, const Lane32 *b, const Lane32 *c, 
     *in_range = in;
 }
 
+// Where b and c are immediates, lowering works the sources out once, in Insn.extra.
+typedef struct {
+    int32_t j[WARP_SIZE];
+    uint32_t in_range;
+} ShuffleSources;
+
 static Flow shuffle(Warp *w, const Insn *i, uint32_t all, Row members) {
     const Lane32 *a = row(w, i->a);
-    int32_t j[WARP_SIZE];
-    uint32_t p, r[WARP_SIZE];
-    shuffle_sources((ShuffleMode)i->imm, row(w, i->b), row(w, i->c), j, &p);
-    bool together = all == FULL_MASK && (members == ROW_NONE || members & ROW_CONSTANT);
-    for (int l = 0; !together && l < WARP_SIZE; l++) {
-        if (!(all >> l & 1) || partners(w, members, l, all) >> j[l] & 1) continue;
-        if (w->sm->gpu->settings->checks & CHECK_SYNC)
-            finding(w, i, l, FINDING_DIVERGENT,
-                    "let the lane that is read take part, or don't read it: the value is undefined",
-                    "lane %d reads from lane %d, which does not execute this shuffle with it", l,
-                    j[l]);
-        j[l] = l;
+    ShuffleSources own;
+    const ShuffleSources *sources = i->extra;
+    if (!sources) {
+        shuffle_sources((ShuffleMode)i->imm, row(w, i->b), row(w, i->c), own.j, &own.in_range);
+        sources = &own;
     }
-    for (int l = 0; l < WARP_SIZE; l++) r[l] = a[j[l]];
+    bool together = all == FULL_MASK && (members == ROW_NONE || members & ROW_CONSTANT);
+    if (!together) {
+        own = *sources;
+        for (int l = 0; l < WARP_SIZE; l++) {
+            int source = own.j[l];
+            if (!(all >> l & 1) || partners(w, members, l, all) >> source & 1) continue;
+            if (w->sm->gpu->settings->checks & CHECK_SYNC)
+                finding(w, i, l, FINDING_DIVERGENT,
+                        "let the lane that is read take part, or don't read it: the value is "
+                        "undefined",
+                        "lane %d reads from lane %d, which does not execute this shuffle with it",
+                        l, source);
+            own.j[l] = l;
+        }
+        sources = &own;
+    }
+    uint32_t r[WARP_SIZE];
+    for (int l = 0; l < WARP_SIZE; l++) r[l] = a[sources->j[l]];
     put32(w, i->d, r, all);
-    if (i->e != ROW_NONE) put_predicate(w, i->e, p, all);
+    if (i->e != ROW_NONE) put_predicate(w, i->e, sources->in_range, all);
     return FLOW_NEXT;
 }
 static Flow shfl_sync(Warp *w, const Insn *i, uint32_t mask) {
@@ -121,7 +137,9 @@ static Flow shfl_sync(Warp *w, const Insn *i, uint32_t mask) {
     Flow flow = gather(w, i, mask, i->rows[0], &all);
     return flow == FLOW_NEXT ? shuffle(w, i, all, i->rows[0]) : flow;
 }
-static Flow shfl(Warp *w, const Insn *i, uint32_t mask) { return shuffle(w, i, mask, ROW_NONE); }
+static Flow shfl(Warp *w, const Insn *i, uint32_t mask) {
+    return shuffle(w, i, mask, ROW_NONE);
+}
 
 static const char *lower_shuffle(Lowering *l, const Match *m, Insn *i) {
     const PtxOperand *o = m->ptx->operands;
@@ -136,6 +154,13 @@ static const char *lower_shuffle(Lowering *l, const Match *m, Insn *i) {
     i->c = source_row(l, &o[3], 32, &why);
     i->imm = m->choice[0];
     i->run = shfl;
+    if (o[2].kind == OPERAND_INTEGER && o[3].kind == OPERAND_INTEGER) {
+        uint32_t b[WARP_SIZE], c[WARP_SIZE];
+        for (int k = 0; k < WARP_SIZE; k++) b[k] = (uint32_t)o[2].bits, c[k] = (uint32_t)o[3].bits;
+        ShuffleSources *sources = kernel_alloc(l, sizeof *sources);
+        shuffle_sources((ShuffleMode)i->imm, b, c, sources->j, &sources->in_range);
+        i->extra = sources;
+    }
     if (!sync) return why;
     Row *members = kernel_alloc(l, sizeof *members);
     *members = source_row(l, &o[4], 32, &why);
@@ -157,8 +182,10 @@ static Flow vote_among(Warp *w, const Insn *i, uint32_t all, Row members) {
         p |= (uint32_t)result << l;
         r[l] = yes;
     }
-    if (i->choice[0] == 4) put32(w, i->d, r, all);
-    else put_predicate(w, i->d, p, all);
+    if (i->choice[0] == 4)
+        put32(w, i->d, r, all);
+    else
+        put_predicate(w, i->d, p, all);
     return FLOW_NEXT;
 }
 static Flow vote_sync(Warp *w, const Insn *i, uint32_t mask) {
@@ -166,7 +193,9 @@ static Flow vote_sync(Warp *w, const Insn *i, uint32_t mask) {
     Flow flow = gather(w, i, mask, i->b, &all);
     return flow == FLOW_NEXT ? vote_among(w, i, all, i->b) : flow;
 }
-static Flow vote(Warp *w, const Insn *i, uint32_t mask) { return vote_among(w, i, mask, ROW_NONE); }
+static Flow vote(Warp *w, const Insn *i, uint32_t mask) {
+    return vote_among(w, i, mask, ROW_NONE);
+}
 
 // ---- match
 
@@ -199,27 +228,53 @@ static Flow match_sync(Warp *w, const Insn *i, uint32_t mask) {
 // ---- redux
 
 typedef uint32_t Combine(uint32_t a, uint32_t b);
-static uint32_t add(uint32_t a, uint32_t b) { return a + b; }
-static uint32_t and (uint32_t a, uint32_t b) { return a & b; }
-static uint32_t or (uint32_t a, uint32_t b) { return a | b; }
-static uint32_t xor (uint32_t a, uint32_t b) { return a ^ b; }
-static uint32_t min_u(uint32_t a, uint32_t b) { return a < b ? a : b; }
-static uint32_t max_u(uint32_t a, uint32_t b) { return a > b ? a : b; }
-static uint32_t min_s(uint32_t a, uint32_t b) { return (int32_t)a < (int32_t)b ? a : b; }
-static uint32_t max_s(uint32_t a, uint32_t b) { return (int32_t)a > (int32_t)b ? a : b; }
+static uint32_t add(uint32_t a, uint32_t b) {
+    return a + b;
+}
+static uint32_t and (uint32_t a, uint32_t b) {
+    return a & b;
+}
+static uint32_t or (uint32_t a, uint32_t b) {
+    return a | b;
+}
+static uint32_t xor (uint32_t a, uint32_t b) { return a ^ b; } static uint32_t
+    min_u(uint32_t a, uint32_t b) {
+    return a < b ? a : b;
+}
+static uint32_t max_u(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+static uint32_t min_s(uint32_t a, uint32_t b) {
+    return (int32_t)a < (int32_t)b ? a : b;
+}
+static uint32_t max_s(uint32_t a, uint32_t b) {
+    return (int32_t)a > (int32_t)b ? a : b;
+}
 
-static bool is_nan(uint32_t x) { return (x & 0x7fffffffu) > 0x7f800000u; }
+static bool is_nan(uint32_t x) {
+    return (x & 0x7fffffffu) > 0x7f800000u;
+}
 // Floats as integers in the same order, -0 below +0.
-static int32_t order(uint32_t x) { return (int32_t)(x ^ (uint32_t)((int32_t)x >> 31) >> 1); }
+static int32_t order(uint32_t x) {
+    return (int32_t)(x ^ (uint32_t)((int32_t)x >> 31) >> 1);
+}
 static uint32_t float_extreme(uint32_t a, uint32_t b, bool want_max, bool nan_wins) {
     if (is_nan(a) || is_nan(b))
         return nan_wins || (is_nan(a) && is_nan(b)) ? 0x7fffffffu : is_nan(a) ? b : a;
     return (order(a) > order(b)) == want_max ? a : b;
 }
-static uint32_t min_f(uint32_t a, uint32_t b) { return float_extreme(a, b, false, false); }
-static uint32_t max_f(uint32_t a, uint32_t b) { return float_extreme(a, b, true, false); }
-static uint32_t min_nan(uint32_t a, uint32_t b) { return float_extreme(a, b, false, true); }
-static uint32_t max_nan(uint32_t a, uint32_t b) { return float_extreme(a, b, true, true); }
+static uint32_t min_f(uint32_t a, uint32_t b) {
+    return float_extreme(a, b, false, false);
+}
+static uint32_t max_f(uint32_t a, uint32_t b) {
+    return float_extreme(a, b, true, false);
+}
+static uint32_t min_nan(uint32_t a, uint32_t b) {
+    return float_extreme(a, b, false, true);
+}
+static uint32_t max_nan(uint32_t a, uint32_t b) {
+    return float_extreme(a, b, true, true);
+}
 
 static Flow reduce(Warp *w, const Insn *i, uint32_t mask, Combine *combine, bool magnitude) {
     uint32_t all;
@@ -253,8 +308,8 @@ static Flow redux_s32(Warp *w, const Insn *i, uint32_t mask) {
 }
 // choice: [0] min, max; [2] .abs; [3] .NaN
 static Flow redux_f32(Warp *w, const Insn *i, uint32_t mask) {
-    Combine *combine = i->choice[0] == 1 ? (i->choice[3] ? min_nan : min_f)
-                                         : (i->choice[3] ? max_nan : max_f);
+    Combine *combine =
+        i->choice[0] == 1 ? (i->choice[3] ? min_nan : min_f) : (i->choice[3] ? max_nan : max_f);
     return reduce(w, i, mask, combine, i->choice[2]);
 }
 
@@ -293,8 +348,8 @@ static Flow elect_sync(Warp *w, const Insn *i, uint32_t mask) {
     return FLOW_NEXT;
 }
 
-// Lanes may wait for each other at different bar.warp.sync (INSN_ANYWHERE), so only the masks of the
-// lanes that stand here can be looked at.
+// Lanes may wait for each other at different bar.warp.sync (INSN_ANYWHERE), so only the masks of
+// the lanes that stand here can be looked at.
 static Flow bar_warp_sync(Warp *w, const Insn *i, uint32_t mask) {
     uint32_t all, need;
     if (!masks_hold_their_lanes(w, i, mask, row(w, i->a), &need)) return FLOW_FAULT;

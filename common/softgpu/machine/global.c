@@ -15,7 +15,7 @@
 #include "softgpu/machine/machine.h"
 
 enum { GAP = 256, ALIGNMENT = 256, REMEMBERED = 4096 };
-#define SMALLEST_RANGE       (1ull << 28) // less address space than this is of no use
+#define SMALLEST_RANGE       (1ull << 26) // less address space than this is of no use
 #define HOST_RANGE           (1ull << 38)
 #define FUNCTION_WINDOW_SIZE 0x1000000ull
 
@@ -86,6 +86,13 @@ static bool reserve_device(struct GlobalMemory *m, uint64_t size, bool track_wri
     return true;
 }
 
+// Gives the device range back.
+static void release_device(struct GlobalMemory *m) {
+    munmap((void *)(uintptr_t)m->device_base, m->device_size);
+    munmap(m->device_bytes, m->device_size);
+    if (m->written) munmap(m->written, m->device_size / 8);
+}
+
 struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     reserve_windows();
     struct GlobalMemory *m = calloc(1, sizeof *m);
@@ -98,9 +105,18 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     m->state = state;
     uint64_t page = sysconf(_SC_PAGESIZE);
     uint64_t range = (device_size + device_size / 4 + 16 * page) / page * page;
+    uint64_t wanted = range;
     while (!reserve_device(m, range, track_written)) {
         range = range / 2 / page * page;
-        if (range < SMALLEST_RANGE && range * 4 < device_size) {
+        if (range >= SMALLEST_RANGE || range * 4 >= wanted) continue;
+        free(m);
+        free(state);
+        return NULL;
+    }
+    if (range < wanted) { // address space is scarce: leave some of it for host memory
+        release_device(m);
+        range = range / 2 / page * page;
+        if (!reserve_device(m, range, track_written)) {
             free(m);
             free(state);
             return NULL;
@@ -113,7 +129,7 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     m->host_base = (uint64_t)(uintptr_t)host_bytes;
     m->host_size = host_bytes ? host : 0;
     state->device = (Arena){m->device_base, m->device_size, GAP};
-    state->host = (Arena){m->host_base, m->host_size, GAP};
+    state->host = (Arena){m->host_base, m->host_size, host_bytes ? GAP : 0};
     state->memory_size = device_size < range ? device_size : range;
     return m;
 }
@@ -124,9 +140,7 @@ void global_delete(struct GlobalMemory *m) {
     for (size_t i = 0; i < state->live_count; i++) drop(state->live[i]);
     for (size_t i = 0; i < REMEMBERED; i++) drop(state->freed[i]);
     free(state->live);
-    munmap((void *)(uintptr_t)m->device_base, m->device_size);
-    munmap(m->device_bytes, m->device_size);
-    if (m->written) munmap(m->written, m->device_size / 8);
+    release_device(m);
     if (m->host_size) munmap((void *)(uintptr_t)m->host_base, m->host_size);
     free(state);
     free(m);

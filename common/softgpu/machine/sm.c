@@ -11,8 +11,10 @@
 #include "softgpu/machine/event.h"
 
 enum {
-    SLICE = 256,        // instructions of a warp's turn
-    DEFERRED_RUN = 256, // deferrable instructions that one warp may run in a row
+    SLICE = 256,          // instructions of a warp's turn
+    DEFERRED_RUN = 256,   // instructions that one warp may run in the serial phase in one go
+    LOOK_AHEAD = 3,       // … and how near the next one that belongs there must be;
+    LOOK_AHEAD_POLL = 16, // behind a poll, that is, behind its loop
 };
 
 void sm_ready(Warp *w) {
@@ -84,19 +86,31 @@ void sm_run(Sm *sm, uint64_t until) {
     }
 }
 
+// How many instructions from `i` on, as they stand in the code, lead to one that is put off too: to
+// it and past it. 0 if there is none near.
+static int way_to_deferred(const Sm *sm, const Insn *i, int most) {
+    const Kernel *kernel = sm->launch->launch->kernel;
+    for (int n = 0; n < most && i->index + (uint32_t)n < kernel->code_count; n++)
+        if (atomic_load_explicit(&sm->launch->defers[i[n].index], memory_order_relaxed))
+            return n + 1;
+    return 0;
+}
+
 void sm_run_deferred(Sm *sm, const struct Deferred *d) {
     Warp *w = d->warp;
     Group *g = &w->groups[d->group];
     g->state = GROUP_RUNS;
     sm->serial = true;
     WarpStatus status = WARP_READY;
-    for (int n = 0; n < DEFERRED_RUN; n++) {
-        // The same group again, unless it can't.
-        if (!g->mask || g->state != GROUP_RUNS) break;
-        if (n && !atomic_load_explicit(&sm->launch->defers[g->pc->index], memory_order_relaxed))
-            break;
+    // Chains of such instructions (a flag seen, a value read, the next flag set) would take a round
+    // for each link; so what comes soon behind is run now. A loop's next turn is not: others first.
+    int way = 1, most = g->pc->flags & INSN_POLL ? LOOK_AHEAD_POLL : LOOK_AHEAD;
+    for (int n = 0; n < DEFERRED_RUN && way; n++) {
+        const Insn *from = g->pc;
         status = warp_run_group(w, d->group, sm->time + 1);
         if (status != WARP_READY || w->current != d->group) break;
+        if (!g->mask || g->state != GROUP_RUNS || g->pc <= from) break;
+        way = g->pc == from + 1 && way > 1 ? way - 1 : way_to_deferred(sm, g->pc, most);
     }
     sm->serial = false;
     settle(sm, w, status == WARP_FAULTED ? status : warp_status(w));

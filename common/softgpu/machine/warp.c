@@ -82,10 +82,10 @@ WarpStatus warp_status(const Warp *w) {
     if (w->sm->faulted) return WARP_FAULTED;
     if (!w->live) return WARP_EXITED;
     const Group *only = only_group(w);
-    if (only && only->state == GROUP_RUNS) return WARP_READY;
+    const Group *first = only ? only : w->groups;
     WarpStatus status = WARP_WAITS;
-    for (int slot = 0; slot < WARP_SIZE; slot++) {
-        const Group *g = &w->groups[slot];
+    for (int slot = 0; slot < (only ? 1 : WARP_SIZE); slot++) {
+        const Group *g = &first[slot];
         if (!g->mask) continue;
         if (g->state == GROUP_RUNS) return WARP_READY;
         if (g->state == GROUP_DEFERRED) status = WARP_DEFERRED;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/check/findings.h"
 #include "softgpu/timing/roofline.h"
 
 typedef struct {
@@ -97,7 +98,9 @@ static void print_entry(const Entry *entry, const GpuFigures *figures) {
     }
     unsigned block = s->block[0] * s->block[1] * s->block[2];
     double occupancy = (double)s->ctas_per_sm * ((block + 31) / 32 * 32) / figures->threads_per_sm;
-    fprintf(stderr, "%s\n", entry->name);
+    char *name = readable_name(entry->name);
+    fprintf(stderr, "%s\n", name ? name : entry->name);
+    free(name);
     fprintf(stderr, "  launches %llu  grid %u,%u,%u  block %u,%u,%u",
             (unsigned long long)entry->launches, s->grid[0], s->grid[1], s->grid[2], s->block[0],
             s->block[1], s->block[2]);
