@@ -86,22 +86,29 @@ $(BUILD)/toolkit/nvidia/cu13/bin/nvcc:
 
 # ---- C
 
-$(BUILD)/obj/common/softgpu/api/%.o: common/softgpu/api/%.c | $(NVCC)
+# Objects are made again when the compiler or its flags change.
+FLAGS := $(CC) $(CFLAGS) $(FAST) $(filter-out $(BUILT),$(NVCCFLAGS))
+ifneq ($(file <$(BUILD)/.flags),$(FLAGS))
+$(shell mkdir -p $(BUILD))
+$(file >$(BUILD)/.flags,$(FLAGS))
+endif
+
+$(BUILD)/obj/common/softgpu/api/%.o: common/softgpu/api/%.c $(BUILD)/.flags | $(NVCC)
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(CUDA_INCLUDE) -c $< -o $@
 
-$(BUILD)/obj/common/harness/%.o: common/harness/%.c | $(NVCC)
+$(BUILD)/obj/common/harness/%.o: common/harness/%.c $(BUILD)/.flags | $(NVCC)
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(if $(filter $(HOT),$<),$(FAST)) $(CUDA_INCLUDE) -DTOOLKIT_LIBRARIES='"$(abspath $(TOOLKIT))"' -c $< -o $@
 
-$(BUILD)/obj/0%.o: 0%.c | $(NVCC)
+$(BUILD)/obj/0%.o: 0%.c $(BUILD)/.flags | $(NVCC)
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(CUDA_INCLUDE) -c $< -o $@
 
-$(BUILD)/obj/%.o: %.c
+$(BUILD)/obj/%.o: %.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(if $(filter $(HOT),$<),$(FAST)) -c $< -o $@
@@ -142,14 +149,14 @@ $(SOFTGPU)/softgpu: $(BUILD)/obj/common/softgpu/api/launcher.o $(SOFTGPU)/lib/li
 # ---- chapters
 
 # The kernels' PTX and machine code. One rule for all variants: the folder names them.
-$(BUILD)/$(VARIANT)/%.o: %.cu | $(NVCC) $(BUILD)/.compiler
+$(BUILD)/$(VARIANT)/%.o: %.cu $(BUILD)/.flags | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
 	@$(NVCC) $(NVCCFLAGS) $(GENCODE_$(firstword $(subst /, ,$*))) -MMD -MF $(@:.o=.d) -c $< -o $@
 
 HARNESS_OBJECTS := $(call objects,$(filter-out %/built.c,$(wildcard common/harness/*.c)))
 
-$(BUILD)/$(VARIANT)/built.o: common/harness/built.c
+$(BUILD)/$(VARIANT)/built.o: common/harness/built.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(BUILT) -c $< -o $@
@@ -189,7 +196,7 @@ $(BUILD)/.check:
 	    sh common/setup/system_package.sh "Check, the unit-test library" check pkg-config
 	@mkdir -p $(BUILD) && touch $@
 
-$(BUILD)/obj/tests/%.o: tests/%.c | $(NVCC) $(BUILD)/.check
+$(BUILD)/obj/tests/%.o: tests/%.c $(BUILD)/.flags | $(NVCC) $(BUILD)/.check
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) $(TEST_CFLAGS) -c $< -o $@
