@@ -10,10 +10,13 @@ FAST := -O3 -fno-math-errno
 # Products and sums are fused only where the code says so: the emulator must round like the GPU.
 CFLAGS := -std=gnu11 -ffp-contract=off $(OPT) -g -Wall -Wextra -Werror -Icommon -pthread -fPIC -MMD -MP
 MAKEFLAGS += --no-builtin-rules
+ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
+MAKEFLAGS += --jobs=$(shell nproc 2>/dev/null || echo 2)
+endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu test test-long test-sanitized run-sanitized bench-softgpu format clean lessons setup-compiler
+.PHONY: help softgpu test test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -182,7 +185,7 @@ $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
 SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
-    global settings timing machine run fatbin api
+    global settings timing machine run branch fatbin api
 HARNESS_SUITES := reference npy options check run
 PROGRAM_SUITES := toy index programs
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -269,6 +272,10 @@ run-sanitized: $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/fuzz_ptx
 format:
 	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }
 	clang-format -i $$(git ls-files '*.c' '*.h' '*.cu')
+
+check-format:
+	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }
+	clang-format --dry-run -Werror $$(git ls-files '*.c' '*.h' '*.cu')
 
 clean:
 	rm -rf $(BUILD) results run

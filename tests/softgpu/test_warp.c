@@ -4,10 +4,9 @@
 // takes one to bring lanes together. Each thread of such a kernel leaves one 32-bit result.
 #include <stdlib.h>
 
-#include "lanes.h"
+#include "thread_kernel.h"
 
 #include "softgpu/machine/parts.h"
-#include "softgpu/ptx/link.h"
 
 Suite *suite_warp(void);
 
@@ -193,67 +192,6 @@ START_TEST(set_and_select) {
     bench_close(b);
 }
 END_TEST
-
-// ---- running kernels
-
-enum { MAX_THREADS = 1024 };
-static Settings options;
-static uint32_t results[MAX_THREADS];
-
-static void set_up(void) {
-    memset(&options, 0, sizeof options);
-    options.threads = 1;
-    options.report_json = true; // nothing on stderr
-    options.checks = CHECK_MEM | CHECK_SYNC;
-    findings_reset();
-}
-
-// Runs `body` in one block; the thread's number is in %tid, its result goes to %out. Returns
-// the launch's error.
-static int run(uint32_t threads, const char *body) {
-    char text[8192];
-    int length =
-        snprintf(text, sizeof text,
-                 ".version 9.0\n.target sm_100a\n.address_size 64\n"
-                 ".visible .entry k(.param .u64 result)\n{\n"
-                 ".reg .b32 %%t, %%out; .reg .b64 %%to<3>;\n%smov.u32 %%t, %%tid.x;\n%s\n"
-                 "STORE:\nld.param.u64 %%to0, [result]; mad.wide.u32 %%to1, %%t, 4, %%to0;\n"
-                 "st.global.u32 [%%to1], %%out;\nret;\n}\n",
-                 REGISTERS, body);
-    ck_assert_int_lt(length, (int)sizeof text);
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, (size_t)length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
-    Gpu *gpu = gpu_new(&options, figures_find("h100"));
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
-    uint64_t out = global_alloc(gpu->memory, sizeof results, MEMORY_DEVICE, NULL);
-    memset(results, 0xee, sizeof results);
-    memcpy(global_pointer(gpu->memory, out), results, sizeof results);
-    Launch launch = {.kernel = kernel,
-                     .grid = {1, 1, 1},
-                     .block = {threads, 1, 1},
-                     .cluster = {1, 1, 1},
-                     .params = &out};
-    KernelStats stats;
-    int code = gpu_launch(gpu, &launch, &stats);
-    memcpy(results, global_pointer(gpu->memory, out), sizeof results);
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
-    return code;
-}
-
-// The one finding of the last run must be of this kind and say this.
-static void expect_finding(FindingKind kind, const char *words) {
-    const Finding *f = findings_get(0);
-    ck_assert_ptr_nonnull(f);
-    ck_assert_msg(f->kind == kind && strstr(f->what, words), "another finding: %s", f->what);
-}
 
 // ---- shuffles
 

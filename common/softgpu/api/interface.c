@@ -33,7 +33,7 @@ static void tell_launcher(void) {
                : MAP_FAILED;
         counter = page == MAP_FAILED ? NULL : page;
     }
-    int found = findings_count() + (int)findings_dropped();
+    int found = findings_count();
     if (counter && found > told) atomic_fetch_add(counter, found - told);
     told = found;
 }
@@ -112,7 +112,7 @@ static void interface_stats_reset(void) {
     sums = (SoftgpuStats){0};
     memset(pipe_us, 0, sizeof pipe_us);
     hbm_us = l2_us = shared_us = 0;
-    findings_at_reset = findings_count() + (int)findings_dropped();
+    findings_at_reset = findings_count();
 }
 
 static void interface_stats(SoftgpuStats *stats) {
@@ -124,7 +124,7 @@ static void interface_stats(SoftgpuStats *stats) {
     stats->hbm_busy = hbm_us / all;
     stats->l2_busy = l2_us / all;
     stats->shared_busy = shared_us / all;
-    stats->findings = findings_count() + (int)findings_dropped() - findings_at_reset;
+    stats->findings = findings_count() - findings_at_reset;
 }
 
 static const char *interface_gpu_name(void) {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
@@ -30,23 +29,13 @@ static void say(Text *t, const char *what, ...) {
     if (wrote > 0) t->length += (size_t)wrote < room ? (size_t)wrote : room - 1;
 }
 
-// A path below the current folder without that folder.
-static const char *short_path(const char *path) {
-    static char folder[4096];
-    if (!folder[0] && !getcwd(folder, sizeof folder)) return path;
-    size_t length = strlen(folder);
-    if (strncmp(path, folder, length) || path[length] != '/') return path;
-    return path + length + 1;
-}
-
 // "bar.sync at kernel.cu:12": the innermost line outside the wrappers of instructions.
 static void say_place(Text *t, const Kernel *kernel, const Insn *i) {
     const char *name = kernel->texts ? kernel->texts[i->index] : NULL;
     const PtxLocation *place = kernel->locations ? kernel->locations[i->index] : NULL;
-    const PtxLocation *line = place;
-    while (line && (!line->file || strstr(line->file, "common/device/"))) line = line->inlined_at;
+    const PtxLocation *line = first_frame(place);
     say(t, "%s", name ? name : "an instruction");
-    if (line)
+    if (line && line->file)
         say(t, " at %s:%u", short_path(line->file), line->line);
     else if (place && place->ptx_line)
         say(t, " (PTX line %u)", place->ptx_line);

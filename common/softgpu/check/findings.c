@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "softgpu/report/findings.h"
 
@@ -62,6 +63,14 @@ int finding_error(FindingKind kind) {
     return kinds[kind].error;
 }
 
+const char *short_path(const char *path) {
+    char here[4096];
+    if (!getcwd(here, sizeof here)) return path;
+    size_t length = strlen(here);
+    if (!strncmp(path, here, length) && path[length] == '/') return path + length + 1;
+    return path;
+}
+
 // ---- making a finding
 
 static void *allocate(void *old, size_t size) {
@@ -96,8 +105,7 @@ static bool is_wrapper(const char *file) {
            strstr(file, "/include/cuda_") || strstr(file, "/include/cccl/");
 }
 
-// The frame that a person should look at first: the innermost one that is no wrapper's.
-static const PtxLocation *first_frame(const PtxLocation *location) {
+const PtxLocation *first_frame(const PtxLocation *location) {
     for (const PtxLocation *l = location; l; l = l->inlined_at)
         if (l->file && !is_wrapper(l->file)) return l;
     return location;

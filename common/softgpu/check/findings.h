@@ -91,5 +91,10 @@ const char *finding_slug(FindingKind kind);
 // The name of a function as its author wrote it, without parameters: _Z5scalePff → scale.
 // Allocated.
 char *readable_name(const char *mangled);
+// A path as it is shortest to read: relative, if it lies below the working directory.
+const char *short_path(const char *path);
+// The frame that a person should look at first: the innermost one that is no wrapper's, else the
+// innermost of all; NULL only for NULL.
+const PtxLocation *first_frame(const PtxLocation *location);
 
 #endif

@@ -106,6 +106,35 @@ static bool join_use(Warp *w, const Insn *i, Barrier *b, uint32_t number, uint32
     return false;
 }
 
+// A lane's value of an operand, in the frame of another group.
+static uint32_t frame_value(const Warp *w, const Group *g, Row r, int lane) {
+    const uint8_t *base = r & ROW_CONSTANT ? w->constants : g->frame->rows;
+    return ((const Lane32 *)(base + (r & ~ROW_CONSTANT)))[lane];
+}
+
+// The lanes of a warp may have come to different instructions (barrier.sync without .aligned): do
+// they all mean the same barrier?
+static bool same_barrier(Warp *w, const Insn *i, uint32_t number, uint32_t expected) {
+    if (!(i->flags & INSN_ANYWHERE) || w->gathered_at != w->sm->time + 1) return true;
+    for (uint32_t slots = w->gathered; slots; slots &= slots - 1) {
+        const Group *g = &w->groups[__builtin_ctz(slots)];
+        const Insn *other = g->pc - 1; // carried out
+        if (other == i || other->run != i->run) continue;
+        int lane = __builtin_ctz(g->here);
+        uint32_t n = frame_value(w, g, other->a, lane);
+        uint32_t count = other->b == ROW_NONE ? (uint32_t)w->cta->live_warps * WARP_SIZE
+                                              : frame_value(w, g, other->b, lane);
+        if (n == number && count == expected) continue;
+        finding(w, other, lane, FINDING_BARRIER,
+                "let all lanes of a warp name the same barrier and count",
+                "lanes of one warp come to barrier %u for %u threads here, and to barrier %u for "
+                "%u threads elsewhere",
+                n, count, number, expected);
+        return false;
+    }
+    return true;
+}
+
 static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
     uint32_t all, number;
     if (!warp_gather(w, i, mask, w->live, &all)) return FLOW_RETRY;
@@ -116,7 +145,7 @@ static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
         return FLOW_FAULT;
     }
     uint32_t expected = expected_threads(w, i, all);
-    if (!expected) return FLOW_FAULT;
+    if (!expected || !same_barrier(w, i, number, expected)) return FLOW_FAULT;
     Cta *cta = w->cta;
     Barrier *b = &cta->barriers[number];
     if (!join_use(w, i, b, number, expected, use)) return FLOW_FAULT;
@@ -199,7 +228,7 @@ const Form barrier_forms[] = {
     {"bar", "popc red cta? u32", NULL, NULL, PIPE_CONTROL, 0, ALIGNED, lower_reduction},
     {"bar", "_|and|or red cta? pred", NULL, NULL, PIPE_CONTROL, 0, ALIGNED, lower_reduction},
     {"barrier", "sync aligned cta?", "a32 b32?", bar_sync, PIPE_CONTROL, 0, ALIGNED},
-    {"barrier", "sync cta?", "a32 b32?", bar_sync, PIPE_CONTROL},
+    {"barrier", "sync cta?", "a32 b32?", bar_sync, PIPE_CONTROL, 0, INSN_ANYWHERE},
     {"barrier", "arrive aligned cta?", "a32 b32", bar_arrive, PIPE_CONTROL, 0, ALIGNED},
     {"barrier", "arrive cta?", "a32 b32", bar_arrive, PIPE_CONTROL},
     {"barrier", "popc red aligned cta? u32", NULL, NULL, PIPE_CONTROL, 0, ALIGNED, lower_reduction},

@@ -92,20 +92,24 @@ static const struct AllocationCache *cached_allocation(const Sm *sm, uint64_t lo
 
 // The init check of a global access: asks before reads (if `asks`), marks after writes.
 static void track_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uint32_t mask,
-                         Access access, const Span *span, bool one_range, bool asks) {
+                         Access access, const Ranges *ranges, bool asks) {
     struct GlobalMemory *m = w->sm->gpu->memory;
-    uint64_t from = span->low - m->device_base, size = span->high - span->low;
-    bool quick = one_range && span->pattern != PLACED_SCATTERED && from < m->device_size;
-    // The bytes between two active lanes are unknown: a range is only one if all lanes take part.
-    if (span->pattern == PLACED_CONSECUTIVE)
-        quick &= size == (uint64_t)__builtin_popcount(mask) * access.bytes;
-    if (asks && access.kind != ACCESS_WRITE && !(quick && bits_all(m->written, from, size)))
+    bool marked = true, device = true;
+    for (int k = 0; k < ranges->count; k++) {
+        const Range *r = &ranges->range[k];
+        uint64_t from = r->begin - m->device_base;
+        device &= from < m->device_size && r->bytes <= m->device_size - from;
+        marked &= device && (!asks || bits_all(m->written, from, r->bytes));
+    }
+    if (asks && access.kind != ACCESS_WRITE && !marked)
         init_global_read(w, i, address, access.bytes, mask);
-    if (access.kind == ACCESS_READ) return;
-    if (quick)
-        bits_set(m->written, from, size);
-    else
+    if (access.kind == ACCESS_READ || (asks && marked)) return;
+    if (!device) {
         init_global_written(w, address, access.bytes, mask);
+        return;
+    }
+    for (int k = 0; k < ranges->count; k++)
+        bits_set(m->written, ranges->range[k].begin - m->device_base, ranges->range[k].bytes);
 }
 
 bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uint32_t mask,
@@ -127,11 +131,21 @@ bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uin
         for (int l = 0; l < WARP_SIZE; l++) places->at[l] = global_pointer(m, address[l]);
     }
     // Writes are marked even while the check is off: it may be on in a later launch.
-    bool asks = settings->checks & CHECK_INIT;
-    if (m->written && (asks || write)) track_global(w, i, address, mask, access, &span, c, asks);
-    if (settings->timing && !access.no_traffic) {
+    bool asks = settings->checks & CHECK_INIT, tracks = m->written && (asks || write);
+    bool counts = settings->timing && !access.no_traffic;
+    if (!tracks && !counts) return true;
+    Ranges ranges;
+    uint64_t size = span.high - span.low;
+    if (span.pattern == PLACED_UNIFORM ||
+        (span.pattern == PLACED_CONSECUTIVE &&
+         size == (uint64_t)__builtin_popcount(mask) * access.bytes))
+        ranges.count = 1, ranges.range[0] = (Range){span.low, size};
+    else
+        ranges_of(&ranges, address, access.bytes, mask);
+    if (tracks) track_global(w, i, address, mask, access, &ranges, asks);
+    if (counts) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
-        traffic_global(w, i, address, access.bytes, mask, traffic[access.kind], access.bypass_l1);
+        traffic_ranges(w, &ranges, traffic[access.kind], access.bypass_l1);
     }
     return true;
 }

@@ -8,12 +8,28 @@
 #include "softgpu/check/check.h"
 #include "softgpu/execute/execute.h"
 
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
 static const char *const MEND_MASK =
     "pass the mask of the lanes that really execute this together, 0xffffffff if all do";
+
+// Do all lanes of `lanes` name the same mask?
+static bool name_the_same(const Lane32 *members, uint32_t lanes) {
+    uint32_t first = members[__builtin_ctz(lanes)], differs = 0;
+    if (lanes == FULL_MASK)
+        for (int l = 0; l < WARP_SIZE; l++) differs |= members[l] ^ first;
+    else
+        for (int l = 0; l < WARP_SIZE; l++) differs |= lanes >> l & 1 ? members[l] ^ first : 0;
+    return !differs;
+}
 
 // The masks that the lanes name, from row `members`; checks that each holds its own lane.
 static bool masks_hold_their_lanes(Warp *w, const Insn *i, uint32_t mask, const Lane32 *members,
                                    uint32_t *named) {
+    *named = members[__builtin_ctz(mask)];
+    if (!(mask & ~*named) && name_the_same(members, mask)) return true; // most often
     *named = 0;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
@@ -31,12 +47,9 @@ static bool masks_hold_their_lanes(Warp *w, const Insn *i, uint32_t mask, const 
 static Flow gather(Warp *w, const Insn *i, uint32_t mask, Row members, uint32_t *all) {
     const Lane32 *named = row(w, members);
     uint32_t need;
-    if (members & ROW_CONSTANT && named[0] == FULL_MASK) {
-        need = FULL_MASK;
-        return warp_gather(w, i, mask, need, all) ? FLOW_NEXT : FLOW_RETRY;
-    }
     if (!masks_hold_their_lanes(w, i, mask, named, &need)) return FLOW_FAULT;
     if (!warp_gather(w, i, mask, need, all)) return FLOW_RETRY;
+    if (name_the_same(named, *all)) return FLOW_NEXT;
     for (uint32_t rest = *all; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
         for (uint32_t others = named[l] & *all; others; others &= others - 1) {
@@ -102,32 +115,56 @@ typedef struct {
     uint32_t in_range;
 } ShuffleSources;
 
+// d[l] = a[j[l]], for j in 0…31.
+static inline void permute(uint32_t *restrict d, const Lane32 *a, const int32_t *j) {
+#ifdef __AVX512F__
+    __m512i low = _mm512_loadu_si512(a), high = _mm512_loadu_si512(a + 16);
+    for (int l = 0; l < WARP_SIZE; l += 16)
+        _mm512_storeu_si512(d + l,
+                            _mm512_permutex2var_epi32(low, _mm512_loadu_si512(j + l), high));
+#else
+    for (int l = 0; l < WARP_SIZE; l++) d[l] = a[j[l]];
+#endif
+}
+
+// The lanes whose sources do not execute with them.
+static uint32_t sources_missing(const Warp *w, const int32_t *j, uint32_t all, Row members) {
+    uint32_t missing[WARP_SIZE], lanes = 0;
+    if (members == ROW_NONE) {
+        if (all == FULL_MASK) return 0;
+        for (int l = 0; l < WARP_SIZE; l++) missing[l] = ~all >> j[l] & 1;
+    } else {
+        const Lane32 *named = row(w, members);
+        for (int l = 0; l < WARP_SIZE; l++) missing[l] = ~(named[l] & all) >> j[l] & 1;
+    }
+    for (int l = 0; l < WARP_SIZE; l++) lanes |= missing[l] << l;
+    return lanes & all;
+}
+
 static Flow shuffle(Warp *w, const Insn *i, uint32_t all, Row members) {
-    const Lane32 *a = row(w, i->a);
     ShuffleSources own;
     const ShuffleSources *sources = i->extra;
     if (!sources) {
         shuffle_sources((ShuffleMode)i->imm, row(w, i->b), row(w, i->c), own.j, &own.in_range);
         sources = &own;
     }
-    bool together = all == FULL_MASK && (members == ROW_NONE || members & ROW_CONSTANT);
-    if (!together) {
+    uint32_t missing = sources_missing(w, sources->j, all, members);
+    if (missing) {
         own = *sources;
-        for (int l = 0; l < WARP_SIZE; l++) {
-            int source = own.j[l];
-            if (!(all >> l & 1) || partners(w, members, l, all) >> source & 1) continue;
+        for (uint32_t rest = missing; rest; rest &= rest - 1) {
+            int l = __builtin_ctz(rest);
             if (w->sm->gpu->settings->checks & CHECK_SYNC)
                 finding(w, i, l, FINDING_DIVERGENT,
                         "let the lane that is read take part, or don't read it: the value is "
                         "undefined",
                         "lane %d reads from lane %d, which does not execute this shuffle with it",
-                        l, source);
+                        l, own.j[l]);
             own.j[l] = l;
         }
         sources = &own;
     }
     uint32_t r[WARP_SIZE];
-    for (int l = 0; l < WARP_SIZE; l++) r[l] = a[sources->j[l]];
+    permute(r, row(w, i->a), sources->j);
     put32(w, i->d, r, all);
     if (i->e != ROW_NONE) put_predicate(w, i->e, sources->in_range, all);
     return FLOW_NEXT;

@@ -81,7 +81,8 @@ enum {
     INSN_BACKWARD = 4,   // a branch that may go backwards: a point to yield
     INSN_POLL = 8,       // reads memory as a wait loop does (volatile, relaxed, acquire, try_wait)
     INSN_WIDE_BASE = 16, // address base row is 64 bits wide (else 32)
-    INSN_ANYWHERE = 32,  // bar.warp.sync: lanes that wait for each other may stand at different ones
+    INSN_ANYWHERE = 32,  // bar.warp.sync, barrier.sync: lanes that wait for each other may stand at
+                         // different ones
 };
 
 // Where a group of lanes that a branch split comes together again: `pc` is the branch's immediate

@@ -242,7 +242,7 @@ Flow warp_exit(Warp *w, const Insn *i, uint32_t mask) {
 // Does a parked group stand where lanes at `i` can meet it?
 static bool stands_at(const Group *g, const Insn *i) {
     if (!g->mask || g->state != GROUP_PARKED) return false;
-    return g->pc == i || (i->flags & INSN_ANYWHERE && g->pc->run == i->run);
+    return g->pc == i || (i->flags & g->pc->flags & INSN_ANYWHERE && g->pc->run == i->run);
 }
 
 // The running group waits at `i`; lanes that its guard switches off wait behind it.
@@ -301,8 +301,9 @@ bool warp_gather(Warp *w, const Insn *i, uint32_t mask, uint32_t need, uint32_t 
         if (slot == w->current || !stands_at(g, i)) continue;
         if (g->need & w->live & ~there && !(g->here & need)) continue; // waits for others
         g->state = GROUP_RUNS;
-        if (g->pc != i) { // bar.warp.sync elsewhere
+        if (g->pc != i) { // a barrier elsewhere
             g->pc++;
+            w->gathered |= 1u << slot;
             continue;
         }
         if (g->frame->rows != w->frame) {

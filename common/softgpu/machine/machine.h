@@ -312,7 +312,8 @@ Flow warp_exit(Warp *w, const Insn *i, uint32_t mask);
 // for them, and every one of those groups then goes on (joined into one if they share their rows).
 // If not, the running group is parked: the handler returns FLOW_RETRY. `need` may name lanes that
 // have exited; they count as arrived. At an instruction with INSN_ANYWHERE, groups that stand at
-// another instruction with the same handler count too.
+// another such instruction with the same handler count too: they go on behind theirs, or block with
+// the running group (warp_block), but are not among *all.
 bool warp_gather(Warp *w, const Insn *i, uint32_t mask, uint32_t need, uint32_t *all);
 
 // Called when a warp's last lane has exited (Cta.live_warps no longer counts it): barriers that

@@ -41,10 +41,11 @@ typedef struct {
     LaunchState state;
     Launch launch;
     Gpu *gpu;
-    int sms;           // that can have work
-    int capacity;      // CTAs of an SM
-    uint64_t next;     // CTA to start
-    uint64_t now, end; // of the round
+    int sms;                     // that can have work
+    int capacity;                // CTAs of an SM
+    uint64_t next;               // CTA to start
+    uint64_t run_length, period; // CTAs of a sample: so many in each period
+    uint64_t now, end;           // of the round
     int threads;
     Counters *counters; // per host thread; arrays NULL until used
     CacheTraffic l2, hbm;
@@ -82,14 +83,32 @@ static void add_counters(Counters *sum, const Counters *c, uint32_t code_count) 
 
 // ---- starting CTAs
 
-// The next CTA of the grid that runs at all: with a sample of the SMs, only those CTAs that a
-// round-robin would give to them.
-static bool next_cta(Run *r) {
+// Which CTAs a sample of the SMs runs: neighbours share what they read in L2, so the sample is made
+// of runs of neighbours, as long as the largest power of two that it has room for; their places in
+// the grid are spread without a period, since rows of tiles have one.
+static void choose_sample(Run *r) {
     const Gpu *gpu = r->gpu;
-    uint64_t sms = (uint64_t)gpu->figures.sms;
-    if ((uint64_t)gpu->sample < sms && r->next % sms >= (uint64_t)gpu->sample)
-        r->next += sms - r->next % sms;
-    return r->next < r->state.grid_size;
+    uint64_t grid = r->state.grid_size, sms = (uint64_t)gpu->figures.sms;
+    uint64_t wanted = grid * (uint64_t)gpu->sample / sms;
+    r->run_length = r->period = grid; // all
+    if ((uint64_t)gpu->sample >= sms || wanted >= grid) return;
+    r->run_length = 1;
+    while (2 * r->run_length <= wanted) r->run_length *= 2;
+    uint64_t runs = (wanted + r->run_length / 2) / r->run_length;
+    r->period = grid / (runs > 0 ? runs : 1) / r->run_length * r->run_length;
+}
+
+// The next CTA of the grid that runs at all.
+static bool next_cta(Run *r) {
+    if (r->period == r->run_length) return r->next < r->state.grid_size;
+    uint64_t places = r->period / r->run_length;
+    for (uint64_t k = r->next / r->period; (k + 1) * r->period <= r->state.grid_size; k++) {
+        uint64_t place = ((k + 1) * 0x9e3779b97f4a7c15ull >> 32) * places >> 32;
+        uint64_t begin = k * r->period + place * r->run_length;
+        if (r->next < begin) r->next = begin;
+        if (r->next < begin + r->run_length) return true;
+    }
+    return false;
 }
 
 // Fills the SMs with CTAs, one each in turn.
@@ -512,6 +531,7 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         gpu->sample = samples && !launch->cooperative ? settings->sample : gpu->figures.sms;
         r->sms = (uint64_t)gpu->sample < r->state.grid_size ? gpu->sample : (int)r->state.grid_size;
         r->state.many_sms = r->sms > 1;
+        choose_sample(r);
         r->counters = calloc((size_t)r->threads, sizeof *r->counters);
         r->active = calloc((size_t)r->sms, sizeof *r->active);
         r->state.defers = calloc(kernel->code_count, sizeof *r->state.defers);

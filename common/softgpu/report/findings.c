@@ -3,18 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef unsigned long long ull;
-
-// A path as it is shortest to read: relative, if it lies below the working directory.
-static const char *short_path(const char *path) {
-    char here[4096];
-    if (!getcwd(here, sizeof here)) return path;
-    size_t length = strlen(here);
-    if (!strncmp(path, here, length) && path[length] == '/') return path + length + 1;
-    return path;
-}
 
 // Prints text, its further lines indented like the first.
 static void print_lines(FILE *out, const char *indent, const char *text) {

@@ -13,6 +13,7 @@ enum { LINE = 128, SECTOR = 32 };
 struct Cache {
     uint32_t sets;
     int ways;
+    uint64_t inverse;  // of `sets`, times 2^64, rounded up
     uint64_t *entries; // [sets][ways]
 };
 
@@ -21,6 +22,7 @@ Cache *cache_new(uint64_t bytes, int ways) {
     if (!c) abort();
     c->ways = ways;
     c->sets = bytes / LINE / ways;
+    c->inverse = c->sets > 1 ? ~0ull / c->sets + 1 : 0;
     c->entries = calloc((size_t)c->sets * ways + 1, sizeof *c->entries);
     if (!c->entries) abort();
     return c;
@@ -39,7 +41,10 @@ void cache_invalidate(Cache *c) {
 // alike; each run of as many lines as there are sets begins at a different one, so that strides
 // don't meet.
 static uint64_t *set_of(const Cache *c, uint64_t line) {
-    uint64_t run = line / c->sets, first = line % c->sets;
+    // line / sets by a multiplication, which may give one too many; a division takes much longer.
+    uint64_t run = c->sets > 1 ? (unsigned __int128)line * c->inverse >> 64 : line;
+    run -= run * c->sets > line;
+    uint64_t first = line - run * c->sets;
     uint64_t shift = (run * 0x9e3779b97f4a7c15ull >> 32) * c->sets >> 32;
     uint64_t set = first + shift < c->sets ? first + shift : first + shift - c->sets;
     return c->entries + set * c->ways;

@@ -18,10 +18,12 @@ enum { LINE = 128, SECTOR = 32, REQUESTS_FIRST = 1024 };
 #define HOST_LINES  (1ull << 48) // line numbers of managed and pinned memory start here
 #define LOCAL_LINES (1ull << 49) // and those of local memory here
 
-// What the lanes touch of one line: a bit per byte.
+// What the lanes touch of one line: a bit per sector, and, where it matters if sectors are filled,
+// per byte.
 typedef struct {
     uint64_t line;
     uint64_t low, high; // bytes 0…63, 64…127
+    uint32_t sectors;
 } Touched;
 
 // Line number and byte of an address.
@@ -61,89 +63,88 @@ static void touch_line(Warp *w, uint64_t line, unsigned sectors, unsigned full, 
     }
 }
 
-// Lanes that touch neighbouring bytes, without a gap, from byte `at` of a line on.
-static void touch_range(Warp *w, uint64_t line, unsigned at, unsigned bytes, TrafficKind kind,
-                        bool bypass_l1) {
-    while (bytes) {
-        unsigned end = at + bytes < LINE ? at + bytes : LINE;
-        unsigned first = at / SECTOR, last = (end - 1) / SECTOR; // sectors touched
-        unsigned sectors = (2u << last) - (1u << first);
-        unsigned from = (at + SECTOR - 1) / SECTOR, to = end / SECTOR; // sectors filled: [from, to)
-        unsigned full = to > from ? (1u << to) - (1u << from) : 0;
-        touch_line(w, line++, sectors, full, kind, bypass_l1);
-        bytes -= end - at;
+// The bits [from, to) of 64.
+static uint64_t bits_between(unsigned from, unsigned to) {
+    return from < to ? (~0ull << from) & (~0ull >> (64 - to)) : 0;
+}
+
+// Marks the bytes [from, to) of a line as touched.
+static inline void mark(Touched *t, unsigned from, unsigned to, bool bytes) {
+    t->sectors |= (2u << (to - 1) / SECTOR) - (1u << from / SECTOR);
+    if (!bytes) return;
+    t->low |= bits_between(from, to < 64 ? to : 64);
+    t->high |= bits_between(from > 64 ? from - 64 : 0, to > 64 ? to - 64 : 0);
+}
+
+// The sectors of which all bytes are touched.
+static unsigned full_sectors(const Touched *t) {
+    unsigned full = 0;
+    for (int sector = 0; sector < LINE / SECTOR; sector++) {
+        uint32_t bytes = (uint32_t)((sector < 2 ? t->low : t->high) >> (sector % 2 * SECTOR));
+        full |= (unsigned)(bytes == UINT32_MAX) << sector;
+    }
+    return full;
+}
+
+// The lines that an access touches, in the order met.
+typedef struct {
+    int count, last;
+    uint64_t highest;
+    Touched touched[2 * WARP_SIZE]; // a range that begins and ends within lines touches one more
+} Lines;
+
+// The entry of a line.
+static inline Touched *find_line(Lines *lines, uint64_t line) {
+    Touched *touched = lines->touched;
+    if (!lines->count || line > lines->highest) { // ascending addresses need no search
+        lines->highest = line;
+        lines->last = lines->count++;
+    } else if (touched[lines->last].line == line) {
+        return &touched[lines->last];
+    } else {
+        for (lines->last = 0; lines->last < lines->count; lines->last++)
+            if (touched[lines->last].line == line) return &touched[lines->last];
+        lines->count++;
+    }
+    touched[lines->last] = (Touched){.line = line};
+    return &touched[lines->last];
+}
+
+// Adds `count` bytes from byte `at` of a line on, which may lead into the lines behind it.
+static inline void add_bytes(Lines *lines, uint64_t line, unsigned at, uint64_t count, bool bytes) {
+    for (uint64_t end = at + count; end;) {
+        mark(find_line(lines, line++), at, end < LINE ? (unsigned)end : LINE, bytes);
+        end -= end < LINE ? end : LINE;
         at = 0;
     }
 }
 
-// Marks `size` bytes from byte `at` of a line on as touched.
-static void mark(Touched *t, unsigned at, unsigned size) {
-    uint64_t bits = size < 64 ? (1ull << size) - 1 : ~0ull;
-    if (at >= 64) {
-        t->high |= bits << (at - 64);
-        return;
+static void touch_lines(Warp *w, const Lines *lines, TrafficKind kind, bool bypass_l1) {
+    for (int k = 0; k < lines->count; k++) {
+        const Touched *t = &lines->touched[k];
+        unsigned full = kind == TRAFFIC_WRITE ? full_sectors(t) : 0;
+        touch_line(w, t->line, t->sectors, full, kind, bypass_l1);
     }
-    t->low |= bits << at;
-    if (at && at + size > 64) t->high |= bits >> (64 - at);
 }
 
-// Counts a line whose touched bytes are known one by one.
-static void touch_bytes(Warp *w, const Touched *t, TrafficKind kind, bool bypass_l1) {
-    unsigned sectors = 0, full = 0;
-    for (int sector = 0; sector < LINE / SECTOR; sector++) {
-        uint32_t bytes = (sector < 2 ? t->low : t->high) >> (sector % 2 * SECTOR);
-        sectors |= (unsigned)(bytes != 0) << sector;
-        full |= (unsigned)(bytes == UINT32_MAX) << sector;
+void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass_l1) {
+    const struct GlobalMemory *m = w->sm->gpu->memory;
+    Lines lines;
+    lines.count = 0;
+    for (int k = 0; k < ranges->count; k++) {
+        const Range *r = &ranges->range[k];
+        add_bytes(&lines, line_of(m, r->begin), r->begin % LINE, r->bytes, kind == TRAFFIC_WRITE);
     }
-    touch_line(w, t->line, sectors, full, kind, bypass_l1);
-}
-
-// Lanes with addresses of any kind. `size` is at most 32, and no access crosses a line.
-static void touch_scattered(Warp *w, const uint64_t line[32], const uint8_t at[32], unsigned size,
-                            uint32_t mask, TrafficKind kind, bool bypass_l1) {
-    Touched touched[WARP_SIZE];
-    int count = 0, last = 0;
-    uint64_t highest = 0;
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-        int lane = __builtin_ctz(rest);
-        if (!count || line[lane] > highest) { // ascending addresses need no search
-            highest = line[lane];
-            last = count++;
-            touched[last] = (Touched){.line = highest};
-        } else if (touched[last].line != line[lane]) {
-            for (last = 0; last < count && touched[last].line != line[lane];) last++;
-            if (last == count) touched[count++] = (Touched){.line = line[lane]};
-        }
-        mark(&touched[last], at[lane], size);
-    }
-    for (int i = 0; i < count; i++) touch_bytes(w, &touched[i], kind, bypass_l1);
+    touch_lines(w, &lines, kind, bypass_l1);
 }
 
 void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size,
                     uint32_t mask, TrafficKind kind, bool bypass_l1) {
     (void)i;
     if (!w->sm->gpu->settings->timing || !mask) return;
-    const struct GlobalMemory *m = w->sm->gpu->memory;
-    if (mask == FULL_MASK) {
-        uint64_t first = address[0], stride = 0, same = 0;
-        for (int lane = 0; lane < WARP_SIZE; lane++) {
-            stride |= address[lane] ^ (first + lane * (uint64_t)size);
-            same |= address[lane] ^ first;
-        }
-        if (!stride || !same) {
-            unsigned bytes = stride ? size : size * WARP_SIZE;
-            touch_range(w, line_of(m, first), first % LINE, bytes, kind, bypass_l1);
-            return;
-        }
-    }
-    uint64_t line[WARP_SIZE];
-    uint8_t at[WARP_SIZE];
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-        int lane = __builtin_ctz(rest);
-        line[lane] = line_of(m, address[lane]);
-        at[lane] = address[lane] % LINE;
-    }
-    touch_scattered(w, line, at, size, mask, kind, bypass_l1);
+    Ranges ranges;
+    ranges_of(&ranges, address, size, mask);
+    traffic_ranges(w, &ranges, kind, bypass_l1);
 }
 
 // The line where a warp's local memory begins. Which lines a warp has must not depend on the host:
@@ -161,14 +162,13 @@ void traffic_local(Warp *w, const Insn *i, const uint32_t offset[32], unsigned s
     uint64_t base = local_lines(w);
     unsigned part = size < 4 ? size : 4; // words of 4 bytes alternate between the lanes
     for (unsigned done = 0; done < size; done += part) {
-        uint64_t line[WARP_SIZE];
-        uint8_t at[WARP_SIZE];
+        Lines lines;
+        lines.count = 0;
         for (uint32_t rest = mask; rest; rest &= rest - 1) {
-            int lane = __builtin_ctz(rest);
+            unsigned lane = (unsigned)__builtin_ctz(rest);
             uint32_t byte = offset[lane] + done;
-            line[lane] = base + byte / 4;
-            at[lane] = lane * 4 + byte % 4;
+            add_bytes(&lines, base + byte / 4, lane * 4 + byte % 4, part, kind == TRAFFIC_WRITE);
         }
-        touch_scattered(w, line, at, part, mask, kind, false);
+        touch_lines(w, &lines, kind, false);
     }
 }

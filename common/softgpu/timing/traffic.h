@@ -4,6 +4,7 @@
 #define SOFTGPU_TRAFFIC_H
 
 #include "softgpu/machine/machine.h"
+#include "softgpu/machine/ranges.h"
 
 typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC } TrafficKind;
 
@@ -11,6 +12,8 @@ typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC } TrafficKind;
 // acquire, .cg and the like.
 void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size, uint32_t mask,
                     TrafficKind kind, bool bypass_l1);
+// The same for an access whose bytes are known as ranges; to be called only when timing is on.
+void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass_l1);
 // An access of `size` bytes (1…16) per lane to shared memory; counts wavefronts (bank conflicts).
 void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
                     uint32_t mask, TrafficKind kind);

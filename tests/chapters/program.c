@@ -1,0 +1,245 @@
+// Running a chapter's program as a person would, and the files that it reads and writes.
+#include "program.h"
+
+#include <check.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+const StepName own_steps[] = {
+    {1, "naive"},
+    {2, "tiled-matmul"},
+    {2, "two-pass"},
+    {3, "normalise-every-block"},
+    {3, "normalise-once"},
+};
+const int own_step_count = sizeof own_steps / sizeof *own_steps;
+
+static char repository[PATH_MAX], build[PATH_MAX], folder[64];
+
+static void leave_folder(void) {
+    char command[128];
+    if (chdir("/") != 0) return;
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (system(command) != 0) fprintf(stderr, "%s is left over\n", folder);
+}
+
+void enter_folder(void) {
+    const char *given = getenv("TEST_BUILD");
+    if (repository[0] == 0) ck_assert_ptr_nonnull(getcwd(repository, sizeof repository));
+    else ck_assert_int_eq(chdir(repository), 0);
+    ck_assert_msg(realpath(given != NULL ? given : "build/d64-128", build) != NULL,
+                  "TEST_BUILD=%s: no such folder; run `make test`", given);
+    strcpy(folder, "/tmp/chapter-test-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_int_eq(chdir(folder), 0);
+    atexit(leave_folder);
+}
+
+const char *in_repository(const char *path) {
+    static char absolute[2 * PATH_MAX];
+    snprintf(absolute, sizeof absolute, "%s/%s", repository, path);
+    return absolute;
+}
+
+char *file_text(const char *path) {
+    FILE *stream = fopen(path, "rb");
+    ck_assert_msg(stream != NULL, "%s is not there", path);
+    size_t used = 0, size = 1 << 16;
+    char *text = malloc(size);
+    for (size_t got; (got = fread(text + used, 1, size - used - 1, stream)) > 0;) {
+        used += got;
+        if (size - used < 2) text = realloc(text, size *= 2);
+    }
+    fclose(stream);
+    text[used] = 0;
+    return text;
+}
+
+void write_text(const char *path, const char *text) {
+    FILE *stream = fopen(path, "wb");
+    ck_assert_msg(stream != NULL, "%s can't be written", path);
+    fputs(text, stream);
+    ck_assert_int_eq(fclose(stream), 0);
+}
+
+bool file_exists(const char *path) {
+    struct stat status;
+    return lstat(path, &status) == 0;
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+// Both streams go to files outside of the test's folder, which so shows only what the program wrote.
+static Outcome run_words(const char *name, const char *format, va_list arguments) {
+    Outcome o = {0};
+    char words[900], path[PATH_MAX + 64], out[80], err[80], *argv[80];
+    vsnprintf(words, sizeof words, format, arguments);
+    snprintf(o.command, sizeof o.command, "%s %s", name, words);
+    snprintf(path, sizeof path, "%s/%s/run", build, name);
+    snprintf(out, sizeof out, "%s.out", folder);
+    snprintf(err, sizeof err, "%s.err", folder);
+    int count = 0;
+    argv[count++] = path;
+    for (char *word = words; *word != 0 && count < 79;) {
+        argv[count++] = word;
+        word += strcspn(word, " ");
+        if (*word == ' ') *word++ = 0;
+    }
+    argv[count] = NULL;
+    double start = now();
+    fflush(NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        int to = open(out, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+        int errors = open(err, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+        if (to < 0 || errors < 0 || dup2(to, 1) < 0 || dup2(errors, 2) < 0) _exit(126);
+        execv(path, argv);
+        _exit(127);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    o.seconds = now() - start;
+    o.out = file_text(out);
+    o.err = file_text(err);
+    unlink(out);
+    unlink(err);
+    ck_assert_msg(WIFEXITED(status), "%s: signal %d\n%s", o.command, WTERMSIG(status), o.err);
+    o.status = WEXITSTATUS(status);
+    ck_assert_msg(o.status != 126 && o.status != 127, "%s can't be started", path);
+    return o;
+}
+
+Outcome run_program(const char *name, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    Outcome o = run_words(name, format, arguments);
+    va_end(arguments);
+    return o;
+}
+
+Outcome run_chapter(int chapter, const char *format, ...) {
+    char name[32];
+    va_list arguments;
+    snprintf(name, sizeof name, "chapter-%d", chapter);
+    va_start(arguments, format);
+    Outcome o = run_words(name, format, arguments);
+    va_end(arguments);
+    return o;
+}
+
+Json *outcome_json(const Outcome *o, int status) {
+    ck_assert_msg(o->status == status, "%s: status %d, not %d\n%s%s", o->command, o->status, status,
+                  o->out, o->err);
+    return json_read(o->out);
+}
+
+int every_step_is_ok(const Outcome *o, const Json *json) {
+    const Json *steps = json_at(json, "steps");
+    ck_assert_msg(steps->count > 0, "%s: no steps", o->command);
+    for (const Json *s = steps->first; s != NULL; s = s->next) {
+        bool right = json_at(s, "ok")->truth && json_is_null(s, "refused") &&
+                     json_is_null(s, "device_error") && !json_bool(s, "overrun") &&
+                     json_count(s, "findings") == 0;
+        ck_assert_msg(right, "%s: %s is not right\n%s%s", o->command, json_text(s, "name"), o->out,
+                      o->err);
+        // Something was compared, and written.
+        bool backward = strcmp(json_text(s, "pass"), "backward") == 0;
+        static const char *const forward_tensors[] = {"errors.o", "errors.lse"};
+        static const char *const backward_tensors[] = {"errors.dq", "errors.dk", "errors.dv"};
+        for (int t = 0; t < (backward ? 3 : 2); t++) {
+            const Json *tensor = json_at(s, backward ? backward_tensors[t] : forward_tensors[t]);
+            ck_assert_msg(json_bool(tensor, "ok") && json_number(tensor, "unwritten") == 0,
+                          "%s: %s", o->command, o->out);
+        }
+    }
+    return steps->count;
+}
+
+const Json *step_named(const Json *json, const char *name) {
+    const Json *found = NULL;
+    for (const Json *s = json_at(json, "steps")->first; s != NULL; s = s->next)
+        if (found == NULL && strcmp(json_text(s, "name"), name) == 0) found = s;
+    ck_assert_msg(found != NULL, "no step %s in the JSON", name);
+    return found;
+}
+
+// ---- .npy
+
+Array array_make(long a, long b, long c, long d, bool half) {
+    Array array = {.dimensions = 4, .shape = {a, b, c, d}, .count = a * b * c * d, .half = half};
+    array.values = calloc((size_t)array.count + 1, sizeof(float));
+    ck_assert_ptr_nonnull(array.values);
+    return array;
+}
+
+void array_write(const char *path, const Array *a) {
+    char header[128];
+    snprintf(header, sizeof header,
+             "{'descr': '%s', 'fortran_order': False, 'shape': (%ld, %ld, %ld, %ld), }",
+             a->half ? "<f2" : "<f4", a->shape[0], a->shape[1], a->shape[2], a->shape[3]);
+    FILE *stream = fopen(path, "wb");
+    ck_assert_msg(stream != NULL, "%s can't be written", path);
+    fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, stream);
+    fprintf(stream, "%-117s\n", header); // 128 bytes in all
+    for (long i = 0; i < a->count; i++) {
+        _Float16 half = (_Float16)a->values[i];
+        if (a->half) fwrite(&half, 2, 1, stream);
+        else fwrite(&a->values[i], 4, 1, stream);
+    }
+    ck_assert_int_eq(fclose(stream), 0);
+}
+
+Array array_read(const char *path) {
+    Array a = {.count = 1};
+    unsigned char start[10];
+    FILE *stream = fopen(path, "rb");
+    ck_assert_msg(stream != NULL, "%s is not there", path);
+    ck_assert_int_eq(fread(start, 1, 10, stream), 10);
+    ck_assert_msg(memcmp(start, "\x93NUMPY\x01", 7) == 0, "%s is no .npy file", path);
+    int length = start[8] | start[9] << 8;
+    char *header = calloc((size_t)length + 1, 1);
+    ck_assert_int_eq(fread(header, 1, (size_t)length, stream), length);
+    a.half = strstr(header, "'<f2'") != NULL;
+    ck_assert_msg(a.half || strstr(header, "'<f4'") != NULL, "%s: %s", path, header);
+    const char *shape = strchr(header, '(');
+    ck_assert_ptr_nonnull(shape);
+    for (char *end; a.dimensions < 4; shape = end) {
+        shape += strspn(shape, "(, ");
+        if (*shape == ')') break;
+        a.shape[a.dimensions] = strtol(shape, &end, 10);
+        ck_assert(end != shape);
+        a.count *= a.shape[a.dimensions++];
+    }
+    a.values = calloc((size_t)a.count + 1, sizeof(float));
+    for (long i = 0; i < a.count; i++) {
+        _Float16 half;
+        size_t got = a.half ? fread(&half, 2, 1, stream) : fread(&a.values[i], 4, 1, stream);
+        ck_assert_msg(got == 1, "%s is too short", path);
+        if (a.half) a.values[i] = (float)half;
+    }
+    ck_assert_msg(fgetc(stream) == EOF, "%s is too long", path);
+    fclose(stream);
+    return a;
+}
+
+void arrays_are_equal(const Array *a, const Array *b) {
+    ck_assert_int_eq(a->dimensions, b->dimensions);
+    ck_assert_mem_eq(a->shape, b->shape, sizeof a->shape);
+    for (long i = 0; i < a->count; i++)
+        ck_assert_msg(memcmp(&a->values[i], &b->values[i], 4) == 0, "element %ld: %g and %g", i,
+                      (double)a->values[i], (double)b->values[i]);
+}

@@ -1,0 +1,58 @@
+// Running a chapter's program as a person would, and the files that it reads and writes.
+#ifndef TEST_PROGRAM_H
+#define TEST_PROGRAM_H
+
+#include <stdbool.h>
+
+#include "json.h"
+
+typedef struct {
+    int status; // exit status
+    double seconds;
+    char *out, *err; // what it printed
+    char command[1024];
+} Outcome;
+
+// Each test calls this first: makes an empty temporary folder and goes there. The end of the test's
+// process removes it.
+void enter_folder(void);
+// A path in the repository, absolute: in_repository("tests/data/minilm_layer0").
+const char *in_repository(const char *path);
+
+// Runs $TEST_BUILD/NAME/run (chapter-1, …) with arguments separated by single spaces.
+Outcome run_program(const char *name, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+Outcome run_chapter(int chapter, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// The JSON of a run with --json -, which must have ended with that status.
+Json *outcome_json(const Outcome *outcome, int status);
+// Every step ran, is ok, refused nothing, and has no finding and no error; returns how many.
+int every_step_is_ok(const Outcome *outcome, const Json *json);
+// The step of that name; fails if there is none.
+const Json *step_named(const Json *json, const char *name);
+
+bool file_exists(const char *path);
+char *file_text(const char *path);
+void write_text(const char *path, const char *text);
+
+// NumPy files of float32 or float16, in C order.
+typedef struct {
+    int dimensions;
+    long shape[4], count;
+    bool half;
+    float *values;
+} Array;
+Array array_read(const char *path);
+void array_write(const char *path, const Array *array);
+Array array_make(long a, long b, long c, long d, bool half);
+void arrays_are_equal(const Array *a, const Array *b); // bit for bit
+
+// The chapters' own steps, exhibits apart.
+typedef struct {
+    int chapter;
+    const char *name;
+} StepName;
+extern const StepName own_steps[];
+extern const int own_step_count;
+
+#endif
