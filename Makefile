@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu test test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons setup-compiler
+.PHONY: help softgpu table-fa1 test test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -41,18 +41,22 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3
+CHAPTERS := 1 2 3 4
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
+USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
+FOLDER_4 := 04_recompute_backward
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
 GENCODE_02_tiled := $(PORTABLE)
 GENCODE_03_online_softmax := $(PORTABLE)
+GENCODE_04_recompute_backward := $(PORTABLE)
+GENCODE_tests := $(PORTABLE)
 
 NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
     -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror -Xcompiler -fPIC,-Wall
@@ -63,11 +67,12 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-3 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1-4 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
 	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
+	@echo "make table-fa1        FlashAttention's table of FLOPs, HBM bytes and time, counted again"
 	@echo "make lessons          runs the chapters and writes their numbers and pictures into the lessons"
 	@echo "make format           clang-format over all sources"
 	@echo "make clean            removes build/, results/ and ./run"
@@ -147,7 +152,13 @@ $(SOFTGPU)/lib/libcuda.so: $(SOFTGPU)/lib/libcuda.so.1
 
 $(SOFTGPU)/softgpu: $(BUILD)/obj/common/softgpu/api/launcher.o $(SOFTGPU)/lib/libcudart.so.13
 	@echo "  link    $@"
-	@$(CC) $< -o $@
+	@$(CC) $< -o $@ -ldl
+
+# The table of instructions in softgpu's README, from the table that softgpu itself uses.
+forms: softgpu
+	@$(SOFTGPU)/softgpu --forms > $(BUILD)/forms.md
+	@sed -i -e '/<!-- forms:begin/r $(BUILD)/forms.md' \
+	    -e '/<!-- forms:begin/,/<!-- forms:end/{/<!-- forms:/!d}' common/softgpu/README.md
 
 # ---- chapters
 
@@ -180,14 +191,26 @@ chapter-$(1): softgpu $(BUILD)/$(VARIANT)/chapter-$(1)/run
 endef
 $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
 
+# ---- FlashAttention's first table, counted again (half a minute)
+
+table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
+	@python3 common/plot/table_fa1.py $(BUILD)/$(VARIANT)/chapter-4/run
+
+# ---- lessons: the numbers between their markers, and the pictures beside them
+
+lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+	@PLOT_PYTHON=$$(sh common/setup/plot_python.sh $(BUILD)) \
+	    python3 common/plot/lessons.py $(BUILD)/$(VARIANT) $(CHAPTER)
+
 # ---- tests
 #
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
 SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
-    global settings timing machine run branch fatbin api
+    global settings timing machine run branch fatbin api matrix matrix_move cp_async mbarrier
 HARNESS_SUITES := reference npy options check run
-PROGRAM_SUITES := toy index programs
+PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix
+LONG_SUITES := long_matrix long_sizes
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit) -lm -lrt -lpthread -ldl
@@ -224,6 +247,19 @@ $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
+$(TESTS)/long: $(TESTS)/LONG_runner.o $(call objects,$(wildcard tests/chapters/*.c))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+# A chapter whose steps are wrong, each in its own way: the tests see what its run says.
+BROKEN := $(BUILD)/$(VARIANT)/broken-chapter/run
+$(BROKEN): $(BUILD)/$(VARIANT)/tests/chapters/broken/broken.o $(HARNESS_OBJECTS) \
+        $(BUILD)/$(VARIANT)/built.o $(BUILD)/obj/tests/chapters/broken/chapter.o | $(SOFTGPU)/lib/libcudart.so
+	@mkdir -p $(@D)
+	@echo "  link    $@"
+	@$(CC) -pthread $^ -o $@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
+	    -Wl,--disable-new-dtags,-rpath,'$$ORIGIN/../../softgpu/lib'
+
 $(TESTS)/fuzz_ptx: $(BUILD)/obj/tests/softgpu/fuzz_ptx.o $(CORE_OBJECTS)
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm -ldl
 $(TESTS)/fuzz_fatbin: $(call objects,tests/softgpu/fuzz_fatbin.c common/softgpu/api/fatbin.c common/softgpu/api/cubin.c)
@@ -232,7 +268,7 @@ $(TESTS)/fuzz_npy: $(call objects,tests/harness/fuzz_npy.c $(addprefix common/ha
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm
 
 # The programs that the tests run through the launcher.
-$(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
+$(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
 	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -L$(SOFTGPU)/lib \
@@ -243,12 +279,31 @@ run_suite = echo "== $(1)"; TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_BUILD=$(BUILD)/$(VARIANT) $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@$(MAKE) --no-print-directory test-sanitized
 	@$(call run_suite,harness)
 	@$(call run_suite,softgpu)
 	@$(call run_suite,programs)
+
+FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
+
+# The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
+# What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
+LONG_CHAPTERS := 1 2 3
+LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
+test-long: $(addprefix test-long-,$(LONG_RUNS))
+$(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long
+	@echo "== chapter $*, the full matrix"
+	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
+test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TEST_PROGRAMS) \
+        $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
+	@$(call run_suite,softgpu)
+	@TEST_SCHEDULES=50 $(call run_suite,programs) programs
+	@$(TESTS)/fuzz_ptx 300000 2 $(FUZZ_SEEDS)
+	@$(TESTS)/fuzz_fatbin 1000000 2
+	@$(TESTS)/fuzz_npy 1000000 2
+.PHONY: test-long-softgpu $(LONG_CHAPTERS:%=test-long-%)
 
 # The same units and the fuzzers under AddressSanitizer and UndefinedBehaviorSanitizer.
 SANITIZED := BUILD=$(BUILD)/sanitized NVCC='$(NVCC)' \
@@ -256,7 +311,6 @@ SANITIZED := BUILD=$(BUILD)/sanitized NVCC='$(NVCC)' \
 test-sanitized:
 	@$(MAKE) --no-print-directory $(SANITIZED) run-sanitized
 
-FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 $(TESTS)/%.ptx: tests/programs/%.cu | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
 	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -arch=compute_80 -ptx $< -o $@
@@ -268,6 +322,15 @@ run-sanitized: $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/fuzz_ptx
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS)
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_fatbin 3000 1
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_npy 3000 1
+
+# How fast the emulator is: chapter 1's kernels, and the same attention in plain C.
+$(TESTS)/plain_attention: tests/bench/plain_attention.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	@echo "  cc      $<"
+	@$(CC) $(CFLAGS) -O3 $< -o $@ -lm
+
+bench-softgpu: $(BUILD)/$(VARIANT)/chapter-1/run $(SOFTGPU)/lib/libcudart.so $(TESTS)/plain_attention
+	@sh tests/bench/bench.sh $(BUILD)/$(VARIANT)/chapter-1/run $(TESTS)/plain_attention
 
 format:
 	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }

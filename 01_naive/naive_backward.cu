@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS)
             gradient *= 1 - tanh * tanh;
         }
         // Masked elements have P = 0 and S = -inf, and 0 * inf would be NaN.
-        store(&gradients[at], p > 0 ? gradient : 0);
+        store(&gradients[at], p == 0 ? 0 : gradient);
     }
 }
 

@@ -2,11 +2,16 @@
 #include "harness/chapter.h"
 #include "../01_naive/naive.h"
 #include "../02_tiled/two_pass.h"
+#include "cp_async.h"
+#include "mma_sync.h"
 #include "normalise_every_block.h"
 #include "normalise_once.h"
+#include "swizzled.h"
 
-static const Step *const steps[] = {&naive_step, &two_pass_step, &normalise_every_block_step,
-                                    &normalise_once_step};
+static const Step *const steps[] = {
+    &naive_step,          &two_pass_step, &normalise_every_block_step,
+    &normalise_once_step, &mma_sync_step, &swizzled_step,
+    &cp_async_step};
 
 const Chapter chapter = {
     .number = 3,

@@ -25,6 +25,18 @@
         return cudaErrorInvalidValue;                                                              \
     }
 
+// The same for steps on tensor cores, which multiply 16-bit numbers.
+#define DEFINE_DISPATCH_16_BIT(name, launch)                                                       \
+    template <typename T> static cudaError_t name##_of(const Attention *a) {                       \
+        FOR_EACH_HEAD_DIM(DISPATCH_IF_##launch)                                                    \
+        return cudaErrorInvalidValue;                                                              \
+    }                                                                                              \
+    static cudaError_t name(const Attention *a) {                                                  \
+        if (a->dtype == DTYPE_FP16) return name##_of<__half>(a);                                   \
+        if (a->dtype == DTYPE_BF16) return name##_of<__nv_bfloat16>(a);                            \
+        return cudaErrorInvalidValue;                                                              \
+    }
+
 // The two launchers that a step may have, for each head_dim that is built.
 #define DISPATCH_IF_launch_forward(D)                                                              \
     if (a->head_dim == D) return launch_forward<T, D>(a);

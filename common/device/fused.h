@@ -16,27 +16,33 @@ template <typename T> struct FusedWork {
     KeyRange seen_by_all;       // keys that need no mask
 };
 
-template <typename T, int HEAD_DIM>
-__device__ static inline FusedWork<T> fused_work(const Attention &a) {
-    using Tile = Tile<HEAD_DIM>;
-    const BlockWork block = block_work(blockIdx.x, tiles_of(a.seqlen_q, Tile::ROWS), a.heads);
+// The work of this block when tiles are `rows` query rows by `keys` keys.
+template <typename T>
+__device__ static inline FusedWork<T> fused_work_of(const Attention &a, int head_dim, int rows,
+                                                    int keys) {
+    const BlockWork block = block_work(blockIdx.x, tiles_of(a.seqlen_q, rows), a.heads);
     const int kv_head = kv_head_of(block.head, a.heads, a.kv_heads);
     FusedWork<T> work;
     work.batch = block.batch;
     work.head = block.head;
-    work.first_row = block.tile * Tile::ROWS;
-    work.q = head_rows<T>(a.q, block.batch, block.head, a.seqlen_q, a.heads, HEAD_DIM);
-    work.k = head_rows<T>(a.k, block.batch, kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM);
-    work.v = head_rows<T>(a.v, block.batch, kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM);
+    work.first_row = block.tile * rows;
+    work.q = head_rows<T>(a.q, block.batch, block.head, a.seqlen_q, a.heads, head_dim);
+    work.k = head_rows<T>(a.k, block.batch, kv_head, a.seqlen_k, a.kv_heads, head_dim);
+    work.v = head_rows<T>(a.v, block.batch, kv_head, a.seqlen_k, a.kv_heads, head_dim);
 
-    const int64_t last_row = min(work.first_row + Tile::ROWS, a.seqlen_q) - 1;
+    const int64_t last_row = min(work.first_row + rows, a.seqlen_q) - 1;
     const KeyRange any = keys_seen_by_any(work.first_row, last_row, a.seqlen_q, a.seqlen_k,
                                           a.window_left, a.window_right);
-    work.first_key = any.begin - any.begin % Tile::KEYS;
+    work.first_key = any.begin - any.begin % keys;
     work.end_key = any.end;
     work.seen_by_all = keys_seen_by_all(work.first_row, last_row, a.seqlen_q, a.seqlen_k,
                                         a.window_left, a.window_right);
     return work;
+}
+
+template <typename T, int HEAD_DIM>
+__device__ static inline FusedWork<T> fused_work(const Attention &a) {
+    return fused_work_of<T>(a, HEAD_DIM, Tile<HEAD_DIM>::ROWS, Tile<HEAD_DIM>::KEYS);
 }
 
 // s_reg: products → scores, -inf where the mask or the end of the keys forbids. Blocks that every

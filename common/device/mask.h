@@ -44,4 +44,19 @@ HOST_DEVICE static inline KeyRange keys_seen_by_all(int64_t first_row, int64_t l
     return keys;
 }
 
+// The query rows that see a key: the same rule, solved for the row.
+HOST_DEVICE static inline KeyRange seeing_rows(int64_t key, int64_t seqlen_q, int64_t seqlen_k,
+                                               int64_t window_left, int64_t window_right) {
+    return visible_keys(key, seqlen_k, seqlen_q, window_right, window_left);
+}
+
+// The query rows that see any key of first_key … last_key.
+HOST_DEVICE static inline KeyRange rows_seeing_any(int64_t first_key, int64_t last_key,
+                                                   int64_t seqlen_q, int64_t seqlen_k,
+                                                   int64_t window_left, int64_t window_right) {
+    KeyRange rows = seeing_rows(first_key, seqlen_q, seqlen_k, window_left, window_right);
+    rows.end = seeing_rows(last_key, seqlen_q, seqlen_k, window_left, window_right).end;
+    return rows;
+}
+
 #endif

@@ -73,9 +73,9 @@ __device__ static inline float finite_max(float row_max) {
     return row_max == -CUDART_INF_F ? 0 : row_max;
 }
 
-// The logarithm of Σ exp(score), -inf for a row without keys.
+// The logarithm of Σ exp(score), -inf for a row without keys. Asked as "== 0": a NaN stays one.
 __device__ static inline float log_sum_exp(float row_max, float row_sum) {
-    return row_sum > 0 ? row_max + logf(row_sum) : -CUDART_INF_F;
+    return row_sum == 0 ? -CUDART_INF_F : row_max + logf(row_sum);
 }
 
 #endif

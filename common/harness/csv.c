@@ -18,7 +18,7 @@ void write_csv_header(FILE *to) {
 
 static void value(FILE *to, double v) {
     if (isfinite(v))
-        fprintf(to, ",%.9g", v);
+        fprintf(to, v == floor(v) && fabs(v) < 1e15 ? ",%.0f" : ",%.9g", v);
     else
         fputc(',', to);
 }
@@ -30,7 +30,10 @@ void write_csv(FILE *to, const Run *run) {
     for (int i = 0; i < run->count; i++) {
         const StepResult *r = &run->results[i];
         if (r->refused[0] != 0) continue;
-        const char *ok = r->ok < 0 ? "" : r->ok == 1 && r->error[0] == 0 ? "true" : "false";
+        const char *ok = r->error[0] != 0 || r->findings != NULL ? "false"
+                         : r->ok < 0                             ? ""
+                         : r->ok == 1                            ? "true"
+                                                                 : "false";
         fprintf(to, "%d,%s,%d,%s,%s,%s,%s,\"%s\",%s,%s,%d,%d,%d,%lld,%lld,%d,%s,%lld,%lld",
                 run->chapter->number, r->step->name, r->step->chapter,
                 r->backward ? "backward" : "forward", r->step->exhibit ? "true" : "false", ok,

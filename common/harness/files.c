@@ -61,10 +61,22 @@ bool file_commit(OutputFile *file, Message *message) {
     return true;
 }
 
+// The folders that folder_prepare made: results/ and --save's.
+static char made[2][4096];
+static int made_count;
+
+void folders_abandon(void) {
+    while (made_count > 0) rmdir(made[--made_count]); // one that holds something stays
+}
+
 bool folder_prepare(const char *path, Message *message) {
     struct stat status;
-    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+    bool new_folder = mkdir(path, 0777) == 0;
+    if (!new_folder && errno != EEXIST) {
         return refuse(message, "can't make the folder %s: %s", path, strerror(errno));
+    }
+    if (new_folder && made_count < 2) {
+        snprintf(made[made_count++], sizeof made[0], "%.4095s", path);
     }
     if (stat(path, &status) != 0) return refuse(message, "%s: %s", path, strerror(errno));
     if (!S_ISDIR(status.st_mode)) return refuse(message, "%s is not a folder", path);

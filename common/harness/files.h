@@ -18,6 +18,9 @@ void file_abandon(OutputFile *file);
 
 // Makes the folder if it isn't there, and makes sure that files can be written in it.
 bool folder_prepare(const char *path, Message *message);
+// Removes the folders that folder_prepare made, where nothing is in them: a run that is refused
+// leaves no trace.
+void folders_abandon(void);
 // Can this output file be written? Asked before a long run; leaves nothing behind.
 bool file_probe(const char *path, Message *message);
 

@@ -9,7 +9,9 @@
 
 static void number(FILE *to, const char *name, double value) {
     if (isfinite(value))
-        fprintf(to, "\"%s\": %.9g", name, value);
+        // Counts in full: a whole number has no rounding to hide.
+        fprintf(to, value == floor(value) && fabs(value) < 1e15 ? "\"%s\": %.0f" : "\"%s\": %.9g",
+                name, value);
     else
         fprintf(to, "\"%s\": null", name);
 }
@@ -51,7 +53,8 @@ static void write_problem(FILE *to, const Run *run, const Problem *p) {
     number(to, "softcap", p->softcap);
     fputs(", ", to);
     number(to, "scale", p->scale);
-    fprintf(to, ", \"backward\": %s, \"seed\": %llu, ", run->backward ? "true" : "false",
+    fprintf(to, ", \"backward\": %s, \"deterministic\": %s, \"seed\": %llu, ",
+            run->backward ? "true" : "false", p->deterministic ? "true" : "false",
             (unsigned long long)p->seed);
     named_string(to, "input", o->input);
     fprintf(to, ", \"built_head_dim\": %d, \"sample\": %d, \"sms\": %d, \"schedules\": [",
@@ -94,15 +97,29 @@ static void write_errors(FILE *to, const StepResult *r) {
     fputs("}", to);
 }
 
+// The share of the time that each unit of the modelled GPU was busy.
+static void write_busy(FILE *to, const StepResult *r) {
+    if (!busy_known(r)) {
+        fputs("null", to);
+        return;
+    }
+    for (int u = 0; u < BUSY_UNITS; u++) {
+        fputs(u == 0 ? "{" : ", ", to);
+        number(to, busy_unit_name(u), busy_share(r, u));
+    }
+    fputs("}", to);
+}
+
 static void write_step(FILE *to, const Run *run, const StepResult *r) {
     fputs("{", to);
     named_string(to, "name", r->step->name);
     fprintf(to, ", \"number\": %d, \"chapter\": %d, \"pass\": \"%s\", \"exhibit\": %s, \"ok\": %s",
             r->number, r->step->chapter, r->backward ? "backward" : "forward",
             r->step->exhibit ? "true" : "false",
-            r->ok < 0                        ? "null"
-            : r->ok == 1 && r->error[0] == 0 ? "true"
-                                             : "false");
+            r->error[0] != 0 || r->findings != NULL ? "false"
+            : r->ok < 0                             ? "null"
+            : r->ok == 1                            ? "true"
+                                                    : "false");
     fputs(", \"errors\": ", to);
     write_errors(to, r);
     fputs(", ", to);
@@ -113,6 +130,7 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
                    {"tflops", r->tflops},
                    {"peak_fraction", r->peak_fraction},
                    {"flops", r->flops},
+                   {"executed_flops", r->has_stats ? r->stats.flops : NAN},
                    {"hbm_read_bytes", r->hbm_read_bytes},
                    {"hbm_write_bytes", r->hbm_write_bytes},
                    {"l2_read_bytes", r->l2_read_bytes},
@@ -124,6 +142,8 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
         fputs(", ", to);
     }
     named_string(to, "time_kind", isnan(r->time_us) ? NULL : run->time_kind);
+    fputs(", \"busy\": ", to);
+    write_busy(to, r);
     fputs(", ", to);
     named_string(to, "refused", r->refused[0] != 0 ? r->refused : NULL);
     fputs(", ", to);

@@ -14,6 +14,7 @@ enum { EXIT_USAGE = 2 };
 
 static int refused(const Message *message) {
     fprintf(stderr, "run: %s\n", message->text);
+    folders_abandon();
     return EXIT_USAGE;
 }
 
@@ -171,6 +172,17 @@ int main(int argc, char **argv) {
     }
     if (!prepare_outputs(&options, &chapter, &outputs, &message)) return refused(&message);
     if (!device_open(&options, &chapter, argv, &device, &message)) return refused(&message);
+    // What the steps refuse of a sweep's later values, before the first one runs.
+    for (int i = 0; options.sweep != NULL && i < options.swept_count; i++) {
+        static Run probe;
+        Options o = options, sized;
+        options_set_size(&o, options.sweep, options.swept[i]);
+        if (!make_run(&probe, &o, &device, chosen, &sized, &message) ||
+            !run_plan(&probe, &message)) {
+            return refused(&message);
+        }
+        run_free(&probe);
+    }
     int status = run_all(&options, &device, chosen, &outputs);
     free(chosen);
     return status;

@@ -25,6 +25,7 @@ typedef enum {
     TAKES_COUNT, // text that must be a whole number from 1
     TAKES_CLOCK, // text that must be a positive number
     IN_CHAPTER,  // belongs to the chapter `later`
+    FROM_CHAPTER, // sets a bool in chapter `later` and those after it that have a backward pass
     WITH_TIMING, // comes with the timing model
 } Takes;
 
@@ -39,45 +40,48 @@ typedef struct {
 #define AT(field) offsetof(Options, field)
 
 static const OptionLine lines[] = {
-    {"batch", "B", TAKES_SIZE, AT(batch), 0, "the problem: sequences"},
+    {"batch", "B", TAKES_SIZE, AT(batch), 0, "sequences"},
     {"heads", "H", TAKES_SIZE, AT(heads), 0, "query heads"},
     {"kv-heads", "H", TAKES_SIZE, AT(kv_heads), 0, "key and value heads; divides --heads"},
-    {"seqlen", "N", TAKES_SEQLEN, 0, 0, "queries and keys"},
+    {"seqlen", "N", TAKES_SEQLEN, 0, 0, "queries and keys alike"},
     {"seqlen-q", "N", TAKES_LENGTH, AT(seqlen_q), 0, "queries"},
     {"seqlen-k", "N", TAKES_LENGTH, AT(seqlen_k), 0, "keys"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
-    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16 or fp8"},
+    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16 (fp8: chapter 6)"},
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
     {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
-    {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too"},
+    {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4, 5 and 8)"},
+    {"deterministic", NULL, FROM_CHAPTER, AT(deterministic), 4,
+     "gradients summed in a fixed order (from chapter 4 on)"},
     {"input", "DIR", TAKES_TEXT, AT(input), 0, "q.npy, k.npy, v.npy (dout.npy) instead of random"},
     {"save", "DIR", TAKES_TEXT, AT(save), 0, "write o.npy, lse.npy (dq, dk, dv) of the last step"},
     {"seed", "S", TAKES_SEED, AT(seed), 0, "of the random data"},
     {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
-    {"list", NULL, TAKES_NOTHING, AT(list), 0, "the chapter's steps"},
-    {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "no timing"},
+    {"list", NULL, TAKES_NOTHING, AT(list), 0, "print the chapter's steps and stop"},
+    {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "check only, no timing"},
     {"sweep", "NAME=A,B,…", TAKES_SWEEP, AT(sweep), 0, "a size option, one run for each value"},
     {"device", "WHERE", TAKES_DEVICE, AT(device), 0, "auto, gpu or softgpu"},
     {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, h100, h200 or b200"},
-    {"clock", "GHZ", TAKES_CLOCK, AT(clock), 0, "the modelled clock"},
-    {"sms", "N", TAKES_COUNT, AT(sms), 0, "the modelled GPU has only N SMs"},
+    {"clock", "GHZ", TAKES_CLOCK, AT(clock), 0, "the modelled clock; else what the GPU sustains"},
+    {"sms", "N", TAKES_COUNT, AT(sms), 0, "model a GPU with N SMs, the rest in proportion"},
     {"sample", "N", TAKES_SAMPLE, AT(sample), 0, "simulate N of its SMs and scale; 0: all"},
-    {"schedule", "S[,S…]", TAKES_SCHEDULES, 0, 0, "softgpu's order of warps; each is checked"},
-    {"check", "LIST", TAKES_TEXT, AT(check), 0, "mem,init,race,sync,all,none (softgpu)"},
-    {"async", "ORDER", TAKES_TEXT, AT(async), 0, "early, late or random (softgpu)"},
-    {"numerics", "KIND", TAKES_TEXT, AT(numerics), 0, "fast or hardware (softgpu)"},
+    {"schedule", "S[,S…]", TAKES_SCHEDULES, 0, 0,
+     "another order of warps (a list: each is checked)"},
+    {"check", "LIST", TAKES_TEXT, AT(check), 0, "mem,init,sync,all or none"},
+    {"async", "ORDER", TAKES_TEXT, AT(async), 0, "early, late or random completion of async work"},
+    {"numerics", "KIND", TAKES_TEXT, AT(numerics), 0, "fast or hardware: tensor core arithmetic"},
     {"threads", "N", TAKES_COUNT, AT(threads), 0, "host threads"},
-    {"strict", NULL, TAKES_NOTHING, AT(strict), 0, "what PTX demands, to the letter (the default)"},
-    {"no-strict", NULL, TAKES_NOTHING, AT(no_strict), 0, "as the launcher is by default"},
-    {"json", "FILE", TAKES_TEXT, AT(json), 0, "results; - is standard output"},
+    {"strict", NULL, TAKES_NOTHING, AT(strict), 0, "PTX's letter counts (the default)"},
+    {"no-strict", NULL, TAKES_NOTHING, AT(no_strict), 0,
+     "what only PTX's letter demands is a note"},
+    {"json", "FILE", TAKES_TEXT, AT(json), 0, "results as JSON; - is standard output"},
     {"csv", "FILE", TAKES_TEXT, AT(csv), 0, "results; else results/chapter-N.csv"},
     {"plot", "FILE", TAKES_TEXT, AT(plot), 0, "the picture; else results/chapter-N.png"},
-    {"trace", "FILE", TAKES_TEXT, AT(trace), 0, "softgpu's timeline"},
+    {"trace", "FILE", TAKES_TEXT, AT(trace), 0, "a timeline (not built yet)"},
     {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
     {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
-    {"deterministic", NULL, IN_CHAPTER, 0, 4, NULL},
     {"head-dim-v", "D", IN_CHAPTER, 0, 5, NULL},
     {"splits", "N", IN_CHAPTER, 0, 9, NULL},
     {"page-size", "P", IN_CHAPTER, 0, 9, NULL},
@@ -89,6 +93,17 @@ static const OptionLine lines[] = {
     {"predict", NULL, WITH_TIMING, 0, 0, NULL},
 };
 enum { LINES = sizeof lines / sizeof *lines };
+
+// Headings of --help, each above the option that begins its part.
+static const struct {
+    const char *before, *text;
+} headings[] = {
+    {"batch", "the problem (without sizes: a small one is checked, a large one timed)"},
+    {"steps", "what is run"},
+    {"device", "where"},
+    {"schedule", "softgpu (as its own options)"},
+    {"json", "results"},
+};
 
 static const int64_t largest_size = 0x7fffffff;
 
@@ -286,6 +301,13 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case TAKES_SCHEDULES: return read_schedules(value, o, message);
     case TAKES_DEVICE: return read_device(value, o, message);
     case TAKES_SWEEP: return read_sweep(value, o, message);
+    case FROM_CHAPTER:
+        if (chapter->number >= line->later && chapter->has_backward) {
+            *(bool *)place = true;
+            return true;
+        }
+        return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
+                      line->name, chapter->number, line->later);
     case IN_CHAPTER:
         return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
                       line->name, chapter->number, line->later);
@@ -393,6 +415,10 @@ void options_help(FILE *to, const Chapter *chapter) {
             chapter->number, chapter->title);
     for (int i = 0; i < LINES; i++) {
         if (lines[i].help == NULL) continue;
+        for (size_t h = 0; h < sizeof headings / sizeof *headings; h++) {
+            if (strcmp(headings[h].before, lines[i].name) != 0) continue;
+            fprintf(to, "%s%s\n", i > 0 ? "\n" : "", headings[h].text);
+        }
         char left[64];
         snprintf(left, sizeof left, "--%s %s", lines[i].name,
                  lines[i].value != NULL ? lines[i].value : "");
@@ -452,6 +478,7 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
                    .window_left = o->window_left,
                    .window_right = o->window_right,
                    .causal = o->causal || base->causal,
+                   .deterministic = o->deterministic,
                    .softcap = (float)o->softcap,
                    .seed = o->seed};
     if (heads % kv_heads != 0) {

@@ -14,7 +14,7 @@ typedef struct {
     // the problem; NOT_GIVEN: the chapter's default
     int64_t batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim;
     int dtype;
-    bool causal, backward;
+    bool causal, backward, deterministic;
     int64_t window_left, window_right; // -1 = unlimited
     double softcap, scale;             // scale NAN = 1/sqrt(head_dim)
     uint64_t seed;

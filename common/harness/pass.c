@@ -49,7 +49,8 @@ static Attention attention_of(const Problem *p) {
                        .softmax_scale = p->scale,
                        .softcap = p->softcap,
                        .window_left = p->window_left,
-                       .window_right = p->window_right};
+                       .window_right = p->window_right,
+                       .deterministic = p->deterministic};
 }
 
 static size_t workspace_bytes(const Step *step, const Attention *a, bool backward) {

@@ -15,6 +15,7 @@ typedef struct {
     int built_head_dim; // of the device's buffers: the smallest built variant that holds it
     int64_t window_left, window_right; // -1 = unlimited; causal has window_right = 0
     bool causal;                       // as asked, for headings
+    bool deterministic;                // the backward pass sums in a fixed order
     float scale, softcap;
     uint64_t seed;
     int sample; // SMs simulated on softgpu; 0 = all

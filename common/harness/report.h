@@ -9,6 +9,12 @@ void print_table(FILE *to, const Run *run);
 // The steps with their numbers and ideas, for --list (table.c).
 void print_list(FILE *to, const Chapter *chapter);
 
+// How busy the units of the modelled GPU were, for steps that softgpu timed (busy.c).
+enum { BUSY_UNITS = 12 };
+const char *busy_unit_name(int unit);
+double busy_share(const StepResult *r, int unit); // of the time, 0 … 1
+bool busy_known(const StepResult *r);
+
 // One object (json.c).
 void write_json(FILE *to, const Run *run);
 // A line of names, and a line for each step (csv.c).

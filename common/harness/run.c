@@ -102,7 +102,7 @@ static void run_problem(Run *run, const Problem *p, bool check, bool time) {
     Reference reference;
     make_inputs(run, p, &in);
     if (check) {
-        progress_next("reference");
+        progress_next("computing the reference");
         reference_make(p, &in, run->backward, &reference);
     }
     tell_sample(run, p->sample);
@@ -120,7 +120,10 @@ static void run_problem(Run *run, const Problem *p, bool check, bool time) {
         for (int s = 0; s < (schedules > 0 ? schedules : 1); s++) {
             if (failed(forward)) break; // a step that failed on the device is not run again
             if (schedules > 0) tell_softgpu(run, "schedule", run->options->schedules[s]);
-            progress_next(forward->step->name);
+            char doing[64];
+            snprintf(doing, sizeof doing, "%s %s", check ? "checking" : "timing",
+                     forward->step->name);
+            progress_next(doing);
             Pass pass = {.device = run->device,
                          .step = forward->step,
                          .p = p,
@@ -162,7 +165,7 @@ static void conclude(Run *run) {
     }
 }
 
-bool run_steps(Run *run, Message *message) {
+bool run_plan(Run *run, Message *message) {
     const char *reason = NULL;
     int able = 0;
     run->count = run->status = 0;
@@ -184,16 +187,29 @@ bool run_steps(Run *run, Message *message) {
     }
     if (run->count == 0) return refuse(message, "--steps: nothing to run");
     if (able == 0) return refuse(message, "%s", reason);
+    return true;
+}
+
+bool run_steps(Run *run, Message *message) {
+    if (!run_plan(run, message)) return false;
 
     bool softgpu = run->device->softgpu != NULL, time = !run->options->check_only;
-    int schedules = softgpu && run->options->schedule_count > 0 ? run->options->schedule_count : 1;
-    progress_start(1 + run->count * schedules + (time && !run->same ? 1 + run->count : 0));
     // A sampled run has no complete outputs: with one problem for both there is then no check.
-    run_problem(run, &run->checked, !(softgpu && run->checked.sample != 0), time && run->same);
+    bool check_first = !(softgpu && run->checked.sample != 0);
+    bool check_timed = !(softgpu && run->timed.sample != 0);
+    int steps = 0;
+    for (int i = 0; i < run->count; i++) {
+        steps += !run->results[i].backward && run->results[i].refused[0] == 0;
+    }
+    int orders = check_first && softgpu && run->options->schedule_count > 0
+                     ? run->options->schedule_count
+                     : 1;
+    progress_start(check_first + steps * orders + (time && !run->same ? check_timed + steps : 0));
+    run_problem(run, &run->checked, check_first, time && run->same);
     if (time && !run->same) {
         if (run->options->schedule_count > 0)
             tell_softgpu(run, "schedule", run->options->schedules[0]);
-        run_problem(run, &run->timed, !(softgpu && run->timed.sample != 0), true);
+        run_problem(run, &run->timed, check_timed, true);
     }
     progress_stop();
     conclude(run);

@@ -44,6 +44,9 @@ typedef struct {
 // Marks the steps of a list ("2,two-pass" or "all"; NULL = all): exhibits only when named.
 bool steps_choose(const Chapter *chapter, const char *list, bool *chosen, Message *message);
 
+// Finds out which steps can run and fills `results` with what is left to measure; run_steps calls
+// it. False: none can, the message says why.
+bool run_plan(Run *run, Message *message);
 // Runs them all and fills results and status. False (exit 2): nothing ran, the message says why.
 bool run_steps(Run *run, Message *message);
 void run_free(Run *run);

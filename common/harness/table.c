@@ -42,8 +42,8 @@ static void time_cell(char *cell, double us) {
 }
 
 static void bytes_cell(char *cell, double bytes) {
-    static const char *const units[] = {"KB", "MB", "GB", "TB"};
-    scaled(cell, bytes, 1e3, units, 4);
+    static const char *const units[] = {"B", "KB", "MB", "GB", "TB"};
+    scaled(cell, bytes, 1, units, 5);
 }
 
 static void number_cell(char *cell, double value, const char *suffix) {
@@ -78,12 +78,16 @@ static const TensorCheck *decisive(const StepResult *r) {
     return found;
 }
 
-static void error_cell(char *cell, const StepResult *r) {
+static void error_cells(char *error, char *limit, const StepResult *r) {
     const TensorCheck *c = decisive(r);
-    if (c == NULL)
-        snprintf(cell, CELL, "%s", dash);
+    snprintf(error, CELL, "%s", dash);
+    snprintf(limit, CELL, "%s", dash);
+    if (c == NULL) return;
+    if (c->nonfinite > 0)
+        snprintf(error, CELL, "NaN or Inf");
     else
-        snprintf(cell, CELL, "%.1e (limit %.1e)", c->max, c->limit);
+        snprintf(error, CELL, "%.1e", c->max);
+    snprintf(limit, CELL, "%.1e", c->limit);
 }
 
 static void problem_text(char *text, size_t size, const Problem *p) {
@@ -114,7 +118,7 @@ static void print_heading(FILE *to, const Run *run) {
     fprintf(to, "\n%s: %s", !timed ? "checked" : run->same ? "checked and timed" : "checked", text);
     if (timed && !run->same) {
         problem_text(text, sizeof text, &run->timed);
-        fprintf(to, "      timed: %s", text);
+        fprintf(to, "\ntimed:   %s", text);
     }
     if (timed && d->softgpu != NULL && run->timed.sample != 0) {
         fprintf(to, ", %d of %d SMs simulated", run->timed.sample, d->sms);
@@ -136,12 +140,12 @@ static void print_heading(FILE *to, const Run *run) {
     fprintf(to, "\n\n");
 }
 
-enum { COLUMNS = 11 };
+enum { COLUMNS = 12, FIRST_TIMED = 1, LAST_TIMED = 8 };
 
 static void print_rows(FILE *to, const Run *run, bool backward) {
     static const char *const titles[COLUMNS] = {"step",       "time",      "TFLOP/s",   "% peak",
                                                 "HBM read",   "written",   "workspace", "÷ naive",
-                                                "÷ previous", "max error", ""};
+                                                "÷ previous", "max error", "limit",     ""};
     char cells[MOST_RESULTS + 1][COLUMNS][CELL];
     int rows = 1, widths[COLUMNS] = {0};
     for (int c = 0; c < COLUMNS; c++) snprintf(cells[0][c], CELL, "%s", titles[c]);
@@ -158,8 +162,8 @@ static void print_rows(FILE *to, const Run *run, bool backward) {
         bytes_cell(cell[6], r->workspace_bytes);
         number_cell(cell[7], r->speedup_over_naive, "×");
         number_cell(cell[8], r->speedup_over_previous, "×");
-        error_cell(cell[9], r);
-        snprintf(cell[10], CELL, "%s", verdict(r));
+        error_cells(cell[9], cell[10], r);
+        snprintf(cell[11], CELL, "%s", verdict(r));
     }
     for (int i = 0; i < rows; i++) {
         for (int c = 0; c < COLUMNS; c++) {
@@ -171,6 +175,8 @@ static void print_rows(FILE *to, const Run *run, bool backward) {
         for (int c = 0; c < COLUMNS; c++) {
             bool last = c == COLUMNS - 1;
             if (cells[i][c][0] == 0) continue;
+            // Without timing there is nothing in these columns.
+            if (run->options->check_only && c >= FIRST_TIMED && c <= LAST_TIMED) continue;
             fputs("  ", to);
             print_padded(to, cells[i][c], last ? 0 : widths[c], c > 0 && !last);
         }
@@ -201,37 +207,44 @@ static void print_trouble(FILE *to, const Run *run) {
     }
 }
 
-static bool busy_known(const SoftgpuStats *stats) {
-    double sum = stats->shared_busy + stats->l2_busy + stats->hbm_busy;
-    for (size_t p = 0; p < sizeof stats->busy / sizeof *stats->busy; p++) sum += stats->busy[p];
-    return sum > 0;
-}
-
-// A step that is slower than the one before says so; the last step's bottleneck.
-static void print_remarks(FILE *to, const Run *run) {
-    static const char *const pipes[] = {NULL,     "FMA",  "ALU",        "integer multiply",
-                                        "FP64",   "MUFU", "conversion", "load/store",
-                                        "tensor", "TMA",  NULL};
-    const StepResult *last = NULL;
+// A step that is slower than the one before it says so.
+static void print_slower(FILE *to, const Run *run) {
     bool any = false;
     for (int i = 0; i < run->count; i++) {
         const StepResult *r = &run->results[i];
-        if (r->has_stats && !r->step->exhibit) last = r;
         if (!(r->speedup_over_previous < 0.995) || r->step->exhibit) continue;
         fprintf(to, "%s%s%s is %.2f times slower than the step before it\n", any ? "" : "\n",
                 r->step->name, r->backward ? " (backward)" : "", 1 / r->speedup_over_previous);
         any = true;
     }
-    if (last == NULL || !busy_known(&last->stats)) return;
-    fprintf(to, "\nbusy in %s%s:", last->step->name, last->backward ? " (backward)" : "");
-    const char *separator = " ";
-    for (size_t p = 0; p < sizeof pipes / sizeof *pipes; p++) {
-        if (pipes[p] == NULL || !(last->stats.busy[p] >= 0.005)) continue;
-        fprintf(to, "%s%s %.0f%%", separator, pipes[p], last->stats.busy[p] * 100);
-        separator = ", ";
+}
+
+// The units of the modelled GPU that a step keeps busiest: the first bounds it.
+static void print_busiest(FILE *to, const Run *run) {
+    enum { SHOWN = 4 };
+    bool any = false;
+    for (int i = 0; i < run->count; i++) {
+        const StepResult *r = &run->results[i];
+        if (!busy_known(r)) continue;
+        char name[64];
+        snprintf(name, sizeof name, "%.40s%s", r->step->name, r->backward ? " (backward)" : "");
+        fprintf(to, "%s  ", any ? "" : "\nbusiest units, % of the time\n");
+        any = true;
+        print_padded(to, name, 24, false);
+        bool shown[BUSY_UNITS] = {false};
+        for (int s = 0; s < SHOWN; s++) {
+            int most = -1;
+            for (int u = 0; u < BUSY_UNITS; u++) {
+                if (shown[u] || !(busy_share(r, u) >= 0.005)) continue;
+                if (most < 0 || busy_share(r, u) > busy_share(r, most)) most = u;
+            }
+            if (most < 0) break;
+            shown[most] = true;
+            fprintf(to, "%s%s %.0f", s > 0 ? " · " : "", busy_unit_name(most),
+                    busy_share(r, most) * 100);
+        }
+        fputc('\n', to);
     }
-    fprintf(to, "%sshared memory %.0f%%, L2 %.0f%%, HBM %.0f%%\n", separator,
-            last->stats.shared_busy * 100, last->stats.l2_busy * 100, last->stats.hbm_busy * 100);
 }
 
 void print_table(FILE *to, const Run *run) {
@@ -242,7 +255,8 @@ void print_table(FILE *to, const Run *run) {
         print_rows(to, run, true);
     }
     print_trouble(to, run);
-    print_remarks(to, run);
+    print_slower(to, run);
+    print_busiest(to, run);
 }
 
 void print_list(FILE *to, const Chapter *chapter) {
@@ -251,6 +265,6 @@ void print_list(FILE *to, const Chapter *chapter) {
         fprintf(to, "%2d  ", s + 1);
         print_padded(to, step->name, 24, false);
         fprintf(to, "chapter %d  %s%s\n", step->chapter, step->idea,
-                step->exhibit ? " (exhibit: wrong by design, runs only when named)" : "");
+                step->exhibit ? " (exhibit: runs only when named)" : "");
     }
 }

@@ -7,16 +7,12 @@ next one, and the bytes show it. Rows without a figure are left out, never drawn
 """
 
 import csv
+import math
 import sys
 
-# Readable for the colour-blind, and as distinct greys on paper.
-FORWARD, BACKWARD = "#1f5a94", "#e0a030"
-READ, WRITTEN = "#1f5a94", "#a9c7e4"
+from style import DARK, GRID, LIGHT, WARM, bytes_text, load_pyplot, number, save
 
-
-def number(text):
-    """The figure, or None where nothing was measured."""
-    return float(text) if text else None
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
 
 
 def read_rows(path):
@@ -31,9 +27,7 @@ def read_rows(path):
 
 
 def label(row):
-    name = row["step"]
-    if row["step"] != "naive":
-        name = f"{row['step_chapter']} {name}"
+    name = f"{row['step_chapter']} {row['step']}"
     if row["pass"] == "backward":
         name += "\n(backward)"
     return name + ("\n(exhibit)" if row["exhibit"] == "true" else "")
@@ -41,88 +35,108 @@ def label(row):
 
 def heading(row):
     """What was run, where, and what kind of times these are."""
-    kinds = {"roofline": "roofline times", "modelled": "modelled times", "measured": "measured times"}
-    mask = "causal" if row["causal"] == "true" else "no causal mask"
+    kinds = {"roofline": "times are a roofline", "modelled": "times are modelled",
+             "measured": "times are measured"}
     where = row["gpu"] if row["device"] == "gpu" else f"softgpu, modelling {row['gpu']}"
-    return (
-        f"chapter {row['chapter']} · {row['dtype']} · batch {row['batch']} · heads {row['heads']} · "
-        f"seqlen {row['seqlen_q']} × {row['seqlen_k']} · head_dim {row['head_dim']} · {mask}\n"
-        f"{where} · {kinds.get(row['time_kind'], row['time_kind'])}"
-    )
+    parts = [f"chapter {row['chapter']}", row["dtype"], f"batch {row['batch']}", f"heads {row['heads']}",
+             f"seqlen {row['seqlen_q']} × {row['seqlen_k']}", f"head_dim {row['head_dim']}"]
+    if row["causal"] == "true":
+        parts.append("causal")
+    return " · ".join(parts) + "\n" + " · ".join(
+        [where] + ([kinds[row["time_kind"]]] if row["time_kind"] in kinds else []))
+
+
+def least_bytes(row):
+    """What a forward pass must move at least: Q, K and V once, O and lse once."""
+    queries = int(row["batch"]) * int(row["heads"]) * int(row["seqlen_q"])
+    keys = int(row["batch"]) * int(row["kv_heads"]) * int(row["seqlen_k"])
+    size = ELEMENT_BYTES[row["dtype"]]
+    return (2 * queries + 2 * keys) * int(row["head_dim"]) * size + 4 * queries
 
 
 def draw_speedups(axes, rows):
     from matplotlib.ticker import LogLocator, NullFormatter
 
-    shown = [row for row in rows if number(row["speedup_over_naive"])]
-    values = [number(row["speedup_over_naive"]) for row in shown]
-    colours = [BACKWARD if row["pass"] == "backward" else FORWARD for row in shown]
+    places = [k for k, row in enumerate(rows) if number(row["speedup_over_naive"])]
+    values = [number(rows[k]["speedup_over_naive"]) for k in places]
+    colours = [WARM if rows[k]["pass"] == "backward" else DARK for k in places]
     # On a log scale a bar needs a foot: it stands on 1, where naive is.
-    axes.barh(range(len(shown)), [v - 1 for v in values], left=1, color=colours, edgecolor="black",
-              linewidth=0.5)
+    axes.barh(places, [v - 1 for v in values], left=1, color=colours, edgecolor="black", linewidth=0.5)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:g}×")
     axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlim(min(values + [1]) / 1.6, max(values + [1]) * 2.2)
+    axes.set_xlim(min(values) / (1.8 if min(values) < 1 else 1.1), max(values) * 1.7)
     axes.axvline(1, color="black", linewidth=0.8)
-    for place, value in enumerate(values):
+    for place, value in zip(places, values):
         right = value >= 1
         axes.annotate(f"{value:.3g}×", (value, place), xytext=(4 if right else -4, 0),
                       textcoords="offset points", va="center", ha="left" if right else "right")
-    axes.set_yticks(range(len(shown)), [label(row) for row in shown])
     axes.set_xlabel("speedup over naive (log scale)")
-    axes.grid(axis="x", which="major", color="#dddddd")
+    axes.grid(axis="x", which="major", color=GRID)
+
+
+def nice_step(most):
+    """1, 2 or 5 times a power of ten, so that an axis up to `most` has about five marks."""
+    power = 10 ** math.floor(math.log10(most / 5))
+    return next(step * power for step in (1, 2, 5, 10) if step * power * 5.5 >= most)
 
 
 def draw_bytes(axes, rows):
-    shown = [row for row in rows if number(row["hbm_read_bytes"]) is not None]
-    read = [number(row["hbm_read_bytes"]) / 1e6 for row in shown]
-    written = [(number(row["hbm_write_bytes"]) or 0) / 1e6 for row in shown]
-    axes.barh(range(len(shown)), read, color=READ, edgecolor="black", linewidth=0.5, label="read")
-    axes.barh(range(len(shown)), written, left=read, color=WRITTEN, edgecolor="black", linewidth=0.5,
-              hatch="//", label="written")
-    for place, total in enumerate(r + w for r, w in zip(read, written)):
-        axes.annotate(f"{total:.0f}" if total >= 100 else f"{total:.3g}", (total, place), xytext=(4, 0), textcoords="offset points",
+    from matplotlib.ticker import MultipleLocator
+
+    places = [k for k, row in enumerate(rows) if number(row["hbm_read_bytes"]) is not None]
+    read = [number(rows[k]["hbm_read_bytes"]) for k in places]
+    written = [number(rows[k]["hbm_write_bytes"]) or 0 for k in places]
+    axes.barh(places, read, color=DARK, edgecolor="black", linewidth=0.5, label="read")
+    axes.barh(places, written, left=read, color=LIGHT, edgecolor="black", linewidth=0.5, hatch="//",
+              label="written")
+    for place, total in zip(places, (r + w for r, w in zip(read, written))):
+        axes.annotate(bytes_text(total), (total, place), xytext=(4, 0), textcoords="offset points",
                       va="center")
-    axes.set_yticks(range(len(shown)), [label(row) for row in shown])
-    axes.set_xlim(0, max([r + w for r, w in zip(read, written)] + [1e-3]) * 1.18)
-    axes.set_xlabel("HBM traffic (MB)")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-    axes.grid(axis="x", color="#dddddd")
+    if all(row["pass"] == "forward" for row in rows):
+        axes.axvline(least_bytes(rows[0]), color=WARM, linestyle=(0, (2, 1)), linewidth=2,
+                     label="Q, K, V, O and lse once: " + bytes_text(least_bytes(rows[0])))
+    most = max([r + w for r, w in zip(read, written)] + [least_bytes(rows[0])])
+    scale, unit = (1e9, "GB") if most >= 1e9 else (1e6, "MB") if most >= 1e6 else (1e3, "KB")
+    axes.set_xlim(0, most * 1.22)
+    axes.xaxis.set_major_locator(MultipleLocator(scale * nice_step(most / scale)))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / scale:g}")
+    axes.set_xlabel(f"through HBM ({unit})")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncols=3, frameon=False, borderaxespad=0.2,
+                handlelength=1.4, columnspacing=1.2)
+    axes.grid(axis="x", color=GRID)
 
 
 def main():
     if len(sys.argv) != 3:
         raise SystemExit(__doc__)
-    try:
-        import matplotlib
-    except ImportError:
-        raise SystemExit("matplotlib is missing; install it with: python3 -m pip install matplotlib "
-                         "(or run make, which does)") from None
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plot
-
+    plot = load_pyplot()
     rows = read_rows(sys.argv[1])
     panels = []
-    if any(number(row["speedup_over_naive"]) for row in rows):
+    speedups = [row for row in rows if number(row["speedup_over_naive"])]
+    if any(row["step"] != "naive" for row in speedups):
         panels.append(draw_speedups)
     if any(number(row["hbm_read_bytes"]) is not None for row in rows):
         panels.append(draw_bytes)
+    if not panels and speedups:
+        panels.append(draw_speedups)
     if not panels:
         raise SystemExit("nothing was timed, so there is nothing to draw")
 
-    figure, axes = plot.subplots(1, len(panels), figsize=(5.6 * len(panels), 1.9 + 0.5 * len(rows)),
-                                 squeeze=False)
+    height = 1.7 + 0.45 * len(rows)
+    figure, axes = plot.subplots(1, len(panels), figsize=(3.2 + 4.4 * len(panels), height),
+                                 squeeze=False, sharey=True)
     for place, draw in zip(axes[0], panels):
         place.set_axisbelow(True)
-        place.invert_yaxis()
         draw(place, rows)
         for side in ("top", "right"):
             place.spines[side].set_visible(False)
-    figure.suptitle(heading(rows[-1]), fontsize=10)
+    axes[0][0].set_yticks(range(len(rows)), [label(row) for row in rows])
+    axes[0][0].set_ylim(len(rows) - 0.4, -0.6)
+    figure.suptitle(heading(rows[-1]), fontsize=10, linespacing=1.4)
     figure.tight_layout()
-    figure.savefig(sys.argv[2], dpi=150)
+    save(figure, sys.argv[2])
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ Answer answer_of(const Case *c, StepName step) {
     array_write("in/k.npy", &c->k);
     array_write("in/v.npy", &c->v);
     ck_assert_int_eq(system("rm -rf out"), 0);
-    Outcome o = run_chapter(step.chapter, "--input in --save out --check-only --json - --steps %s %s",
-                            step.name, more);
+    Outcome o = run_chapter(
+        step.chapter, "--input in --save out --check-only --json - --steps %s %s", step.name, more);
     ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 1);
     Answer answer = {array_read("out/o.npy"), array_read("out/lse.npy")};
     const Array *out = &answer.o, *lse = &answer.lse;

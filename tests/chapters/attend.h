@@ -6,12 +6,12 @@
 #include "program.h"
 
 typedef struct {
-    Array q, k, v;      // (batch, seqlen, heads, head_dim)
-    bool causal;        //
-    long left, right;   // of the window; -1 = no limit
-    double scale;       // 0: 1/sqrt(head_dim)
-    double softcap;     // 0: none
-    const char *dtype;  // NULL: fp16
+    Array q, k, v;       // (batch, seqlen, heads, head_dim)
+    bool causal;         //
+    long left, right;    // of the window; -1 = no limit
+    double scale;        // 0: 1/sqrt(head_dim)
+    double softcap;      // 0: none
+    const char *dtype;   // NULL: fp16
     const char *options; // more, for the command line; NULL: none
 } Case;
 

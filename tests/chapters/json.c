@@ -113,8 +113,10 @@ static Json *read_value(Reader *r) {
     skip_space(r);
     if (++r->depth > 64) bad(r, "too deep");
     Json *json = NULL;
-    if (*r->at == '{') json = read_children(r, JSON_OBJECT);
-    else if (*r->at == '[') json = read_children(r, JSON_ARRAY);
+    if (*r->at == '{')
+        json = read_children(r, JSON_OBJECT);
+    else if (*r->at == '[')
+        json = read_children(r, JSON_ARRAY);
     else if (*r->at == '"') {
         json = new_value(JSON_STRING);
         json->text = read_string(r);

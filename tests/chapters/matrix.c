@@ -13,9 +13,8 @@ const char *steps_of(int chapter) {
 }
 
 void check_problem(int chapter, const char *problem) {
-    static const char *const pairs[MATRIX_PAIRS] = {"--schedule 0 --async early",
-                                                    "--schedule 7 --async late",
-                                                    "--schedule 23 --async random"};
+    static const char *const pairs[MATRIX_PAIRS] = {
+        "--schedule 0 --async early", "--schedule 7 --async late", "--schedule 23 --async random"};
     for (int p = 0; p < MATRIX_PAIRS; p++) {
         Outcome o = run_chapter(chapter, "--check-only --json - --steps %s %s %s",
                                 steps_of(chapter), pairs[p], problem);

@@ -15,10 +15,7 @@
 #include <unistd.h>
 
 const StepName own_steps[] = {
-    {1, "naive"},
-    {2, "tiled-matmul"},
-    {2, "two-pass"},
-    {3, "normalise-every-block"},
+    {1, "naive"},          {2, "tiled-matmul"}, {2, "two-pass"}, {3, "normalise-every-block"},
     {3, "normalise-once"},
 };
 const int own_step_count = sizeof own_steps / sizeof *own_steps;
@@ -34,8 +31,10 @@ static void leave_folder(void) {
 
 void enter_folder(void) {
     const char *given = getenv("TEST_BUILD");
-    if (repository[0] == 0) ck_assert_ptr_nonnull(getcwd(repository, sizeof repository));
-    else ck_assert_int_eq(chdir(repository), 0);
+    if (repository[0] == 0)
+        ck_assert_ptr_nonnull(getcwd(repository, sizeof repository));
+    else
+        ck_assert_int_eq(chdir(repository), 0);
     ck_assert_msg(realpath(given != NULL ? given : "build/d64-128", build) != NULL,
                   "TEST_BUILD=%s: no such folder; run `make test`", given);
     strcpy(folder, "/tmp/chapter-test-XXXXXX");
@@ -197,8 +196,10 @@ void array_write(const char *path, const Array *a) {
     fprintf(stream, "%-117s\n", header); // 128 bytes in all
     for (long i = 0; i < a->count; i++) {
         _Float16 half = (_Float16)a->values[i];
-        if (a->half) fwrite(&half, 2, 1, stream);
-        else fwrite(&a->values[i], 4, 1, stream);
+        if (a->half)
+            fwrite(&half, 2, 1, stream);
+        else
+            fwrite(&a->values[i], 4, 1, stream);
     }
     ck_assert_int_eq(fclose(stream), 0);
 }

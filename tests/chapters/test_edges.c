@@ -152,7 +152,8 @@ START_TEST(f09_window_sides_below_minus_one_are_refused) {
     for (int chapter = 1; chapter <= 3; chapter++) {
         Outcome o = run_chapter(chapter, "--seqlen 32 --window %s", windows[_i]);
         ck_assert_int_eq(o.status, 2);
-        ck_assert_msg(strstr(o.err, "--window") != NULL && strstr(o.err, "-1") != NULL, "%s", o.err);
+        ck_assert_msg(strstr(o.err, "--window") != NULL && strstr(o.err, "-1") != NULL, "%s",
+                      o.err);
         ck_assert(!file_exists("results"));
     }
 }
@@ -199,7 +200,7 @@ END_TEST
 Suite *suite_edges(void) {
     Suite *suite = suite_create("chapters: edge cases of masks");
     TCase *tests = tcase_create("masks");
-    tcase_set_timeout(tests, 60);
+    tcase_set_timeout(tests, 300);
     tcase_add_test(tests, f01_causal_is_bottom_right_more_queries);
     tcase_add_test(tests, f01_causal_is_bottom_right_more_keys);
     tcase_add_test(tests, f02_rows_without_keys_give_zero_and_minus_infinity);

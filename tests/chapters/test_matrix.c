@@ -6,8 +6,12 @@
 #include "matrix.h"
 
 static const char *const lengths[] = {
-    "--seqlen 1",   "--seqlen 63",  "--seqlen 65",
-    "--seqlen 127", "--seqlen 200", "--seqlen-q 65 --seqlen-k 200",
+    "--seqlen 1",
+    "--seqlen 63",
+    "--seqlen 65",
+    "--seqlen 127",
+    "--seqlen 200",
+    "--seqlen-q 65 --seqlen-k 200",
     "--seqlen-q 200 --seqlen-k 65",
 };
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -59,10 +63,11 @@ START_TEST(schedules_give_the_same_bits) {
     static const char *const orders[] = {"--schedule 0 --async early", "--schedule 11 --async late",
                                          "--schedule 5 --async random"};
     for (int r = 0; r < 3; r++) {
-        Outcome run = run_chapter(step.chapter,
-                                  "--check-only --json - --save out --steps %s %s --batch 1 --heads 2 "
-                                  "--seqlen 150 --head-dim 64 --causal",
-                                  step.name, orders[r]);
+        Outcome run =
+            run_chapter(step.chapter,
+                        "--check-only --json - --save out --steps %s %s --batch 1 --heads 2 "
+                        "--seqlen 150 --head-dim 64 --causal",
+                        step.name, orders[r]);
         every_step_is_ok(&run, outcome_json(&run, 0));
         o[r] = array_read("out/o.npy");
         lse[r] = array_read("out/lse.npy");
@@ -75,7 +80,7 @@ END_TEST
 Suite *suite_matrix(void) {
     Suite *suite = suite_create("chapters: matrix");
     TCase *tests = tcase_create("matrix");
-    tcase_set_timeout(tests, 120);
+    tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, every_length, 0, CELLS);
     tcase_add_loop_test(tests, backward, 0, 12);
     tcase_add_loop_test(tests, schedules_give_the_same_bits, 0, own_step_count);

@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "softgpu/api/fatbin.h"
+#include "softgpu/check/findings.h"
 #include "softgpu/softgpu.h"
 
 // What nvcc's start-up code calls; they are in no header.
@@ -429,6 +430,136 @@ START_TEST(names_of_errors) {
 }
 END_TEST
 
+// A measurement begins with an empty L2: the same launch reads the same bytes from memory, whatever
+// ran before, and pays for nobody's dirty lines.
+START_TEST(measurements_begin_alike) {
+    extern const SoftgpuInterface *softgpu_interface(void);
+    const SoftgpuInterface *softgpu = softgpu_interface();
+    SoftgpuStats first, again, warm;
+    unsigned *x;
+    OK(cudaMalloc((void **)&x, 128));
+    OK(cudaMemset(x, 0, 128));
+    softgpu->stats_reset();
+    OK(launch_add(x, 32, 1, one, (dim3){32, 1, 1}, 0, NULL));
+    softgpu->stats(&first);
+    OK(launch_add(x, 32, 1, one, (dim3){32, 1, 1}, 0, NULL));
+    softgpu->stats(&warm);
+    softgpu->stats_reset();
+    OK(launch_add(x, 32, 1, one, (dim3){32, 1, 1}, 0, NULL));
+    softgpu->stats(&again);
+    ck_assert_double_eq(first.hbm_read_bytes, 128);
+    ck_assert_double_eq(warm.hbm_read_bytes, 128); // the second launch found the line in L2
+    ck_assert_double_eq(again.hbm_read_bytes, 128);
+    ck_assert_double_eq(again.hbm_write_bytes, 0);
+    OK(cudaFree(x));
+}
+END_TEST
+
+// PTX linked at run time, as a driver program does: a kernel in one text, what it calls in another.
+START_TEST(driver_linker) {
+    static char kernel[] = ".version 9.0\n.target sm_80\n.address_size 64\n"
+                           ".extern .func (.param .b32 r) twice(.param .b32 x);\n"
+                           ".visible .entry k(.param .u64 out) {\n"
+                           ".reg .b32 %v; .reg .b64 %p; mov.b32 %v, 21;\n"
+                           "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %v;\n"
+                           "call (b), twice, (a); ld.param.b32 %v, [b]; }\n"
+                           "ld.param.u64 %p, [out]; st.global.b32 [%p], %v; ret; }";
+    static char callee[] = ".version 9.0\n.target sm_80\n.address_size 64\n"
+                           ".visible .func (.param .b32 r) twice(.param .b32 x) {\n"
+                           ".reg .b32 %v; ld.param.b32 %v, [x]; add.u32 %v, %v, %v;\n"
+                           "st.param.b32 [r], %v; ret; }";
+    char log[100] = "noise";
+    CUjit_option options[] = {CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+    void *values[] = {log, (void *)sizeof log};
+    CUlinkState link;
+    void *image;
+    size_t size;
+    OK((cudaError_t)cuLinkCreate(2, options, values, &link));
+    ck_assert_str_eq(log, "");
+    ck_assert_int_eq(cuLinkComplete(link, &image, &size), CUDA_ERROR_INVALID_VALUE); // empty
+    ck_assert_int_eq(cuLinkAddData(link, CU_JIT_INPUT_PTX, "no PTX", 7, "x", 0, NULL, NULL),
+                     CUDA_ERROR_INVALID_PTX);
+    ck_assert_int_eq(cuLinkAddData(link, CU_JIT_INPUT_CUBIN, kernel, 9, "x", 0, NULL, NULL),
+                     CUDA_ERROR_NO_BINARY_FOR_GPU);
+    ck_assert_int_eq(cuLinkAddFile(link, CU_JIT_INPUT_PTX, "/no/such", 0, NULL, NULL),
+                     CUDA_ERROR_FILE_NOT_FOUND);
+    OK((cudaError_t)cuLinkAddData(link, CU_JIT_INPUT_PTX, kernel, sizeof kernel, "k", 0, 0, 0));
+    OK((cudaError_t)cuLinkAddData(link, CU_JIT_INPUT_PTX, callee, sizeof callee, "c", 0, 0, 0));
+    OK((cudaError_t)cuLinkComplete(link, &image, &size));
+    CUmodule module;
+    CUfunction function;
+    OK((cudaError_t)cuModuleLoadData(&module, image));
+    OK((cudaError_t)cuLinkDestroy(link));
+    ck_assert_int_eq(cuLinkDestroy(link), CUDA_ERROR_INVALID_HANDLE);
+    OK((cudaError_t)cuModuleGetFunction(&function, module, "k"));
+    unsigned *out;
+    OK(cudaMallocManaged((void **)&out, 4, cudaMemAttachGlobal));
+    void *arguments[] = {&out};
+    OK((cudaError_t)cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL));
+    OK(cudaDeviceSynchronize());
+    ck_assert_uint_eq(*out, 42);
+}
+END_TEST
+
+// A program may free the image of a module that it has loaded.
+START_TEST(images_are_copied) {
+    char *text = strdup(".version 9.0\n.target sm_80\n.address_size 64\n"
+                        ".visible .entry k() { ret; }");
+    CUmodule module;
+    CUfunction function;
+    OK((cudaError_t)cuModuleLoadData(&module, text));
+    memset(text, 'x', strlen(text));
+    free(text);
+    OK((cudaError_t)cuModuleGetFunction(&function, module, "k"));
+    OK((cudaError_t)cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+    OK(cudaDeviceReset());
+    OK((cudaError_t)cuLaunchKernel(function, 1, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL));
+}
+END_TEST
+
+// Findings beyond those that are kept count once, like the others.
+START_TEST(findings_count_once) {
+    extern const SoftgpuInterface *softgpu_interface(void);
+    SoftgpuStats stats;
+    softgpu_interface()->stats_reset();
+    findings_configure(&(Settings){.report_json = true});
+    for (int k = 0; k < 2 * FINDINGS_KEPT; k++)
+        finding_global(FINDING_LAUNCH, "k", NULL, "finding number %d", k);
+    softgpu_interface()->stats(&stats);
+    ck_assert_int_eq(stats.findings, 2 * FINDINGS_KEPT);
+}
+END_TEST
+
+// Host memory that the program has registered: a kernel works on it in place.
+START_TEST(kernels_reach_registered_memory) {
+    static unsigned buffer[32];
+    unsigned *device = NULL;
+    for (unsigned k = 0; k < 32; k++) buffer[k] = k;
+    ck_assert_int_eq(cudaHostGetDevicePointer((void **)&device, buffer, 0), cudaErrorInvalidValue);
+    OK(cudaHostRegister(buffer, sizeof buffer, cudaHostRegisterMapped));
+    ck_assert_int_eq(cudaHostRegister(buffer + 4, 8, 0), cudaErrorHostMemoryAlreadyRegistered);
+    OK(cudaHostGetDevicePointer((void **)&device, buffer, 0));
+    struct cudaPointerAttributes attributes;
+    OK(cudaPointerGetAttributes(&attributes, buffer + 3));
+    ck_assert_int_eq(attributes.type, cudaMemoryTypeHost);
+    OK(launch_add(device, 32, 5, one, (dim3){32, 1, 1}, 0, NULL));
+    for (unsigned k = 0; k < 32; k++) ck_assert_uint_eq(buffer[k], k + 5);
+    ck_assert_int_eq(cudaFreeHost(buffer), cudaErrorInvalidValue);
+    ck_assert_int_eq(cudaFree(buffer), cudaErrorInvalidValue);
+    OK(cudaHostUnregister(buffer));
+    ck_assert_int_eq(cudaHostUnregister(buffer), cudaErrorHostMemoryNotRegistered);
+    // And plain pinned memory.
+    unsigned *pinned;
+    OK(cudaHostAlloc((void **)&pinned, sizeof buffer, cudaHostAllocDefault));
+    for (unsigned k = 0; k < 32; k++) pinned[k] = k;
+    OK(launch_add(pinned, 32, 7, one, (dim3){32, 1, 1}, 0, NULL));
+    for (unsigned k = 0; k < 32; k++) ck_assert_uint_eq(pinned[k], k + 7);
+    OK(cudaFreeHost(pinned));
+    // Without being registered, host memory is out of reach.
+    ck_assert_int_ne(launch_add(buffer, 32, 5, one, (dim3){32, 1, 1}, 0, NULL), cudaSuccess);
+}
+END_TEST
+
 START_TEST(stats_interface) {
     // Looked up as the harness does it, but the function is in this program too.
     extern const SoftgpuInterface *softgpu_interface(void);
@@ -470,7 +601,12 @@ Suite *suite_api(void) {
     tcase_add_test(tests, graph_order);
     tcase_add_test(tests, driver_api);
     tcase_add_test(tests, names_of_errors);
+    tcase_add_test(tests, measurements_begin_alike);
     tcase_add_test(tests, stats_interface);
+    tcase_add_test(tests, findings_count_once);
+    tcase_add_test(tests, driver_linker);
+    tcase_add_test(tests, images_are_copied);
+    tcase_add_test(tests, kernels_reach_registered_memory);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -39,8 +39,7 @@ START_TEST(branch_table_in_a_loop) {
         "mad.lo.u32 %out, %r7, 100000, %out;";
     for (options.schedule = 0; options.schedule < 4; options.schedule++) {
         ck_assert_int_eq(run(32, body), 0);
-        for (int t = 0; t < 32; t++)
-            ck_assert_uint_eq(results[t], 3200000 + (t < 16 ? 5 : 10000));
+        for (int t = 0; t < 32; t++) ck_assert_uint_eq(results[t], 3200000 + (t < 16 ? 5 : 10000));
     }
 }
 END_TEST
@@ -111,8 +110,8 @@ START_TEST(barrier_in_branches) {
         "and.b32 %r3, %t, 1; setp.eq.u32 %p1, %r3, 0; @%p1 bra EVEN;\n"
         "barrier.sync 1; bra.uni DONE;\n"
         "EVEN: barrier.sync 1, 64;\n"
-        "DONE: sub.u32 %r3, 63, %t; mad.lo.u32 %r4, %r3, 4, %r1; ld.shared.u32 %out, [%r4];\n" TOGETHER
-        "mad.lo.u32 %out, %r7, 1000, %out;";
+        "DONE: sub.u32 %r3, 63, %t; mad.lo.u32 %r4, %r3, 4, %r1; ld.shared.u32 %out, "
+        "[%r4];\n" TOGETHER "mad.lo.u32 %out, %r7, 1000, %out;";
     options.checks |= CHECK_INIT;
     for (options.schedule = 0; options.schedule < 8; options.schedule++) {
         ck_assert_int_eq(run(64, body), 0);

@@ -207,6 +207,7 @@ START_TEST(names) {
         {"_ZN3BoxIfE3getEv", "Box<>::get"},
         {"_ZN12_GLOBAL__N_14workEv", "{}::work"},
         {"_Z3addILb1EL4Mode2EEvPKf", "add<>"},
+        {"_ZN37_INTERNAL_4e9b67d9_8_naive_cu_a7277004workEv", "work"},
         {"_Z999x", "_Z999x"},
         {"_ZN3a", "_ZN3a"},
         {"_Z", "_Z"},

@@ -48,6 +48,55 @@ START_TEST(placement) {
 }
 END_TEST
 
+// Reports name addresses: they are the same in every run, wherever the system puts the rest.
+START_TEST(addresses_repeat) {
+    struct GlobalMemory *m = global_new(80 * GB, true);
+    uint64_t base = m->device_base, host = m->host_base;
+    global_delete(m);
+    ck_assert_uint_eq(base, 0x300000000000);
+    ck_assert_uint_eq(host, 0x400000000000);
+    // What is taken is left alone.
+    void *taken = mmap((void *)(uintptr_t)base, 4096, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    ck_assert_ptr_eq(taken, (void *)(uintptr_t)base);
+    *(int *)taken = 5;
+    m = global_new(80 * GB, true);
+    ck_assert_ptr_nonnull(m);
+    ck_assert_uint_ne(m->device_base, base);
+    ck_assert_int_eq(*(int *)taken, 5);
+    global_delete(m);
+    munmap(taken, 4096);
+}
+END_TEST
+
+// Memory of the program itself, made known to kernels.
+START_TEST(registered_memory) {
+    static char buffer[4096];
+    struct GlobalMemory *m = global_new(GB, true);
+    uint64_t at = (uint64_t)(uintptr_t)buffer;
+    buffer[7] = 7;
+    ck_assert_ptr_null(global_find(m, at));
+    ck_assert(global_register(m, at, 4096));
+    ck_assert_int_eq(global_find(m, at + 4095)->kind, MEMORY_REGISTERED);
+    ck_assert_ptr_eq(global_pointer(m, at + 7), buffer + 7);
+    ck_assert(global_all_written(m, at, 4096));
+    // Not twice, not in part, not what is device memory anyway.
+    ck_assert(!global_register(m, at + 100, 10));
+    ck_assert(!global_register(m, at - 100, 101));
+    ck_assert(!global_register(m, at - 100, 10000));
+    ck_assert(!global_register(m, m->device_base, 4096));
+    ck_assert(!global_register(m, UINT64_MAX - 10, 100));
+    ck_assert(!global_free(m, at));
+    ck_assert(!global_unregister(m, at + 1));
+    ck_assert(global_unregister(m, at));
+    ck_assert(!global_unregister(m, at));
+    ck_assert_ptr_null(global_find(m, at));
+    ck_assert_int_eq(buffer[7], 7);
+    ck_assert(global_register(m, at, 4096)); // again
+    global_delete(m);
+}
+END_TEST
+
 START_TEST(finding) {
     struct GlobalMemory *m = global_new(GB, false);
     uint64_t a = global_alloc(m, 100, MEMORY_DEVICE, NULL);
@@ -298,6 +347,8 @@ Suite *suite_global(void) {
     TCase *tests = tcase_create("memory");
     tcase_add_test(tests, placement);
     tcase_add_test(tests, finding);
+    tcase_add_test(tests, addresses_repeat);
+    tcase_add_test(tests, registered_memory);
     tcase_add_test(tests, freeing);
     tcase_add_test(tests, out_of_memory);
     tcase_add_test(tests, many);

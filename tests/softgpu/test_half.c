@@ -82,6 +82,31 @@ START_TEST(half_fma_rounds_once) {
 }
 END_TEST
 
+// A lane whose numbers are too large for f32 sends the whole warp through double: the other lanes'
+// results must not change by it.
+START_TEST(half_fma_ways_agree) {
+    const Insn *i;
+    Bench *b = open_one("fma.rn.bf16", "%h0, %h1, %h2, %h3", &i);
+    const Row rows[3] = {i->a, i->b, i->c};
+    for (int round = 0; round < 2000; round++) {
+        uint16_t in[3][32], plain[32], other[32];
+        for (int s = 0; s < 3; s++)
+            for (int l = 0; l < 32; l++)
+                in[s][l] = (uint16_t)((noise() & 0x807f) | (127 - 40 + noise() % 80) << 7);
+        in[0][30] = 0;
+        for (int large = 0; large < 2; large++) {
+            in[0][31] = in[1][31] = large ? 0x7f00 : 0x3f80; // 2^127 or 1
+            for (int s = 0; s < 3; s++) memcpy(row(&b->warp, rows[s]), in[s], sizeof in[s]);
+            bench_run(b, i, FULL_MASK);
+            memcpy(large ? other : plain, row(&b->warp, i->d), sizeof plain);
+        }
+        ck_assert_mem_eq(plain, other, 31 * sizeof *plain);
+        ck_assert_uint_eq(other[31], 0x7f80);
+    }
+    bench_close(b);
+}
+END_TEST
+
 START_TEST(half_special_values) {
     const struct {
         const char *name, *operands;
@@ -123,6 +148,7 @@ Suite *suite_half(void) {
     TCase *t = tcase_create("halves");
     tcase_add_test(t, half_arithmetic);
     tcase_add_test(t, half_fma_rounds_once);
+    tcase_add_test(t, half_fma_ways_agree);
     tcase_add_test(t, half_special_values);
     suite_add_tcase(s, t);
     return s;

@@ -443,6 +443,27 @@ START_TEST(shared_and_local_bounds) {
 END_TEST
 
 // With the mem check off nothing but the crash itself is told, and nothing crashes.
+// The end of an access at the last addresses is 0: it must not count as inside of an allocation.
+START_TEST(addresses_that_wrap_are_no_memory) {
+    for (int check = 0; check < 2; check++) {
+        for (int both = 0; both < 2; both++) {
+            Bench *b = bench_open(LOAD_4, check ? CHECK_MEM : 0);
+            const Insn *i = bench_insn(b, "ld.global.u32");
+            uint64_t address[32], good = filled(b, 4096);
+            bench_stride(b, i, good, 4); // so that the allocation is remembered
+            ck_assert_int_eq(bench_run(b, i, FULL_MASK), FLOW_NEXT);
+            for (int l = 0; l < 32; l++) address[l] = good + (uint64_t)l * 8;
+            address[9] = (uint64_t)-4;
+            if (both) address[10] = 0; // goes on where lane 9 ends
+            bench_addresses(b, i, address);
+            ck_assert_int_eq(bench_run(b, i, FULL_MASK), FLOW_FAULT);
+            ck_assert_int_eq(bench_findings(b, NULL), 1);
+            bench_close(b);
+        }
+    }
+}
+END_TEST
+
 START_TEST(without_the_mem_check) {
     Bench *b = bench_open(LOAD_4, 0);
     const Insn *i = bench_insn(b, "ld.global.u32");
@@ -536,6 +557,76 @@ START_TEST(partly_written_is_a_note_unless_strict) {
 }
 END_TEST
 
+// Nor is a read of shared or local memory whose value may be thrown away.
+START_TEST(unwritten_shared_and_local_is_a_note_unless_strict) {
+    Bench *b = bench_open(".reg .b32 %a, %r; ld.shared.u32 %r, [%a];\n"
+                          ".reg .b64 %d; ld.local.u32 %r, [%d];",
+                          CHECK_MEM | CHECK_INIT);
+    const Insn *shared = bench_insn(b, "ld.shared.u32"), *local = bench_insn(b, "ld.local.u32");
+    const Finding *f;
+    for (int strict = 0; strict < 2; strict++) {
+        b->settings.strict = strict;
+        bench_stride(b, shared, SHARED_RESERVED, 4);
+        bench_run(b, shared, FULL_MASK);
+        bench_findings(b, &f);
+        ck_assert_int_eq(f->note, !strict);
+        bench_stride(b, local, 8, 0);
+        bench_run(b, local, FULL_MASK);
+        ck_assert_int_eq(bench_findings(b, &f), 2 * strict + 2);
+        ck_assert_int_eq(f->note, !strict);
+        ck_assert_int_eq(findings_count(), 2 * strict);
+    }
+    bench_close(b);
+}
+END_TEST
+
+// nvcc widens loads and says which of their bytes it uses: only those need to be written.
+START_TEST(used_bytes_mask) {
+    Bench *b = bench_open(".reg .b64 %a; .reg .b32 %r, %x, %y, %z, %w;\nst.global.u32 [%a], %r;\n"
+                          ".pragma \"used_bytes_mask 0x0f0f\";\n"
+                          "ld.global.v4.u32 {%x, %y, %z, %w}, [%a];\n"
+                          ".pragma \"used_bytes_mask 65535\";\n"
+                          "ld.global.v2.u64 {%a, %a}, [%a];",
+                          CHECK_MEM | CHECK_INIT);
+    const Insn *st = bench_insn(b, "st.global.u32"), *ld = bench_insn(b, "ld.global.v4.u32");
+    const Insn *all = bench_insn(b, "ld.global.v2.u64");
+    b->settings.strict = true;
+    uint64_t buffer = global_alloc(b->gpu.memory, 4096, MEMORY_DEVICE, NULL);
+    bench_stride(b, st, buffer, 8); // every other word
+    bench_run(b, st, FULL_MASK);
+    bench_stride(b, ld, buffer, 16);
+    bench_run(b, ld, 0xffff);
+    ck_assert_int_eq(bench_findings(b, NULL), 0);
+    bench_stride(b, ld, buffer + 256, 16); // beyond
+    bench_run(b, ld, FULL_MASK);
+    ck_assert_int_eq(bench_findings(b, NULL), 1);
+    bench_stride(b, all, buffer, 16);
+    bench_run(b, all, 0xff);
+    ck_assert_int_eq(bench_findings(b, NULL), 2);
+    bench_close(b);
+}
+END_TEST
+
+// While only some blocks of a grid run, and for what they leave, nobody knows what is written.
+START_TEST(samples_are_not_checked_for_unwritten_global_memory) {
+    Bench *b = bench_open(LOAD_4, CHECK_MEM | CHECK_INIT);
+    const Insn *ld = bench_insn(b, "ld.global.u32");
+    uint64_t before = global_alloc(b->gpu.memory, 1024, MEMORY_DEVICE, NULL);
+    b->state.sampled = true;
+    bench_stride(b, ld, before, 4);
+    bench_run(b, ld, FULL_MASK);
+    global_sampled(b->gpu.memory);
+    b->state.sampled = false;
+    bench_run(b, ld, FULL_MASK);
+    ck_assert_int_eq(bench_findings(b, NULL), 0);
+    uint64_t after = global_alloc(b->gpu.memory, 1024, MEMORY_DEVICE, NULL);
+    bench_stride(b, ld, after, 4);
+    bench_run(b, ld, FULL_MASK);
+    ck_assert_int_eq(bench_findings(b, NULL), 1);
+    bench_close(b);
+}
+END_TEST
+
 START_TEST(reads_of_unwritten_shared_and_local_memory) {
     Bench *b = bench_open(".reg .b32 %a, %r; st.shared.u16 [%a], %r;\nld.shared.u32 %r, [%a];\n"
                           ".reg .b64 %d; st.local.u16 [%d], %r;\nld.local.u32 %r, [%d];",
@@ -605,11 +696,15 @@ Suite *suite_memory(void) {
     tcase_add_test(c, misalignment_constness_and_lifetime);
     tcase_add_test(c, constants_can_be_read);
     tcase_add_test(c, shared_and_local_bounds);
+    tcase_add_test(c, addresses_that_wrap_are_no_memory);
     tcase_add_test(c, without_the_mem_check);
     tcase_add_test(c, reads_of_unwritten_global_memory);
     tcase_add_test(c, partly_written_is_a_note_unless_strict);
     tcase_add_test(c, writes_are_marked_while_the_check_is_off);
     tcase_add_test(c, reads_of_unwritten_shared_and_local_memory);
+    tcase_add_test(c, unwritten_shared_and_local_is_a_note_unless_strict);
+    tcase_add_test(c, used_bytes_mask);
+    tcase_add_test(c, samples_are_not_checked_for_unwritten_global_memory);
     suite_add_tcase(s, c);
     return s;
 }

@@ -1,10 +1,13 @@
 // Whole programs through the launcher: those of tests/programs, built by nvcc -cudart shared into
 // $TEST_PROGRAMS (default build/tests/programs), run by $TEST_LAUNCHER (build/softgpu/softgpu).
 #include <check.h>
+#include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 static const char *programs(void) {
     const char *folder = getenv("TEST_PROGRAMS");
@@ -39,15 +42,27 @@ static int softgpu(const char *options, const char *program) {
 }
 
 static const char *const right[] = {
-    "reduction", "histogram", "bitonic_sort", "transpose", "calls",
-    "print",     "grid_sync", "streams",      "variables", "big_shared",
+    "reduction", "histogram", "bitonic_sort", "transpose",    "calls",     "print",    "grid_sync",
+    "streams",   "variables", "big_shared",   "tensor_cores", "big_tiles", "pipeline",
 };
 enum { RIGHT = sizeof right / sizeof *right };
 
+// Runs of each right program: 2, or as many schedules as $TEST_SCHEDULES says (make test-long).
+static int orders(void) {
+    const char *text = getenv("TEST_SCHEDULES");
+    return text ? atoi(text) : 2;
+}
+
 // Every right program ends with 0 and has no finding, in ordinary order and in jittered ones.
 START_TEST(right_programs) {
-    int status = softgpu(_i < RIGHT ? "" : "--schedule 5 --threads 2", right[_i % RIGHT]);
-    ck_assert_msg(status == 0, "%s: status %d\n%s", right[_i % RIGHT], status, output);
+    static const char *const async[] = {"early", "late", "random"};
+    char options[80] = "";
+    int order = _i / RIGHT;
+    if (order == 1) strcpy(options, "--schedule 5 --threads 2");
+    if (order > 1)
+        snprintf(options, sizeof options, "--schedule %d --async %s", order, async[order % 3]);
+    int status = softgpu(options, right[_i % RIGHT]);
+    ck_assert_msg(status == 0, "%s %s: status %d\n%s", options, right[_i % RIGHT], status, output);
 }
 END_TEST
 
@@ -65,16 +80,19 @@ END_TEST
 static const struct {
     const char *program, *line, *words;
 } broken[] = {
-    {"broken_bounds", "broken_bounds.cu:4", "the 4000-byte allocation #1"},
+    {"broken_bounds", "broken_bounds.cu:5", "the 4000-byte allocation #1"},
+    {"broken_rows", "broken_rows.cu:6", "right behind the end of the 51200-byte allocation #1"},
     {"broken_barrier", "broken_barrier.cu:7", "diver"},
     {"broken_deadlock", "broken_deadlock.cu:7", "deadlock"},
+    {"broken_cp_async", "broken_cp_async.cu:13", "cp.async.cg.shared.global at"},
 };
+enum { BROKEN = sizeof broken / sizeof *broken };
 
 START_TEST(broken_programs) {
-    int status = softgpu("", broken[_i].program);
-    ck_assert_msg(status == 99, "%s: status %d\n%s", broken[_i].program, status, output);
-    ck_assert_msg(strstr(output, broken[_i].line) != NULL, "no line:\n%s", output);
-    ck_assert_msg(strstr(output, broken[_i].words) != NULL, "other words:\n%s", output);
+    int status = softgpu(_i < BROKEN ? "" : "--async late", broken[_i % BROKEN].program);
+    ck_assert_msg(status == 99, "%s: status %d\n%s", broken[_i % BROKEN].program, status, output);
+    ck_assert_msg(strstr(output, broken[_i % BROKEN].line) != NULL, "no line:\n%s", output);
+    ck_assert_msg(strstr(output, broken[_i % BROKEN].words) != NULL, "other words:\n%s", output);
     ck_assert_msg(strstr(output, "error found") != NULL, "no summary:\n%s", output);
 }
 END_TEST
@@ -145,18 +163,61 @@ START_TEST(exports_are_complete) {
 }
 END_TEST
 
+// A function of the runtime or the driver; most take fewer arguments.
+typedef long Function(long, long, long, long, long, long, long, long, long, long, long, long);
+
+// Calls one function of libcudart with nothing but zeros, then with a pointer to zeros in front, in
+// a process of its own. Returns false if that dies.
+static bool survives(const char *library, const char *name) {
+    pid_t child = fork();
+    if (child == 0) {
+        static long zeros[1024];
+        if (!freopen("/dev/null", "w", stderr)) _exit(1);
+        void *handle = dlopen(library, RTLD_NOW);
+        Function *function = handle ? (Function *)(uintptr_t)dlsym(handle, name) : NULL;
+        if (!function) _exit(1);
+        alarm(20);
+        function(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        function((long)(uintptr_t)&zeros[512], 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+        _exit(0);
+    }
+    int status = 0;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+// No function dies of missing arguments and handles that are none.
+START_TEST(empty_calls) {
+    char command[1024], library[512];
+    snprintf(library, sizeof library, "%s", launcher());
+    ck_assert_ptr_nonnull(strrchr(library, '/'));
+    strcpy(strrchr(library, '/'), "/lib/libcudart.so.13");
+    snprintf(command, sizeof command,
+             "nm -D --defined-only %s | sed -n 's/.* [TW] \\(cu[a-zA-Z_0-9]*\\).*/\\1/p' | sort -u",
+             library);
+    ck_assert_int_eq(run(command), 0);
+    int count = 0;
+    for (char *name = strtok(output, "\n"); name; name = strtok(NULL, "\n"), count++) {
+        if (!strcmp(name, "cudaCreateChannelDesc")) continue; // returns a struct by reference
+        ck_assert_msg(survives(library, name), "%s", name);
+    }
+    ck_assert_int_gt(count, 600);
+}
+END_TEST
+
 Suite *suite_programs(void) {
     Suite *suite = suite_create("programs");
     TCase *tests = tcase_create("launcher");
     tcase_set_timeout(tests, 60);
-    tcase_add_loop_test(tests, right_programs, 0, 2 * RIGHT);
-    tcase_add_loop_test(tests, broken_programs, 0, 3);
+    tcase_add_loop_test(tests, right_programs, 0, orders() * RIGHT);
+    tcase_add_loop_test(tests, broken_programs, 0, 2 * BROKEN);
     tcase_add_test(tests, threads_change_nothing);
     tcase_add_test(tests, json_report);
     tcase_add_loop_test(tests, bad_usage, 0, sizeof usage / sizeof *usage);
     tcase_add_test(tests, bad_values);
     tcase_add_test(tests, other_statuses);
     tcase_add_test(tests, exports_are_complete);
+    tcase_add_test(tests, empty_calls);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -114,7 +114,9 @@ START_TEST(l2_counts_memory_bytes) {
     ck_assert_uint_eq(t.read_bytes, 128);
     cache_l2_access(c, 2, 0xf, 1, &t); // a full write fetches nothing
     ck_assert_uint_eq(t.read_bytes, 128);
-    cache_l2_access(c, 3, 0x1, 2, &t); // a partial one does
+    cache_l2_write_part(c, 3, 0, 0x0000ffff, &t); // nor does a write of half a sector
+    ck_assert_uint_eq(t.read_bytes, 128);
+    cache_l2_access(c, 3, 0x1, 3, &t); // but an atomic on it needs the other half
     ck_assert_uint_eq(t.read_bytes, 160);
     cache_l2_access(c, 3, 0x1, 3, &t); // an atomic on what is there
     ck_assert_uint_eq(t.read_bytes, 160);
@@ -130,6 +132,27 @@ START_TEST(l2_counts_memory_bytes) {
     ck_assert_uint_eq(t.write_bytes, 192);
     cache_l2_access(c, 12, 0x1, 0, &t); // then 1, which is clean
     ck_assert_uint_eq(t.write_bytes, 192);
+    cache_free(c);
+}
+END_TEST
+
+START_TEST(l2_puts_parts_together) {
+    Cache *c = cache_new(128 * 2, 2); // one set of two lines
+    CacheTraffic t = {0};
+    cache_l2_write_part(c, 1, 2, 0x0000ffff, &t);
+    cache_l2_write_part(c, 1, 2, 0xffff0000, &t);
+    cache_l2_access(c, 1, 0x4, 0, &t); // both halves were written: nothing to fetch
+    ck_assert_uint_eq(t.read_bytes, 0);
+    cache_l2_write_part(c, 2, 3, 0x7fffffff, &t); // one byte is missing
+    cache_l2_access(c, 3, 0x1, 1, &t);            // line 1 makes room
+    ck_assert_uint_eq(t.read_bytes, 0);
+    ck_assert_uint_eq(t.write_bytes, 32);
+    cache_l2_access(c, 4, 0x1, 1, &t); // line 2 too: its sector is read to be written whole
+    ck_assert_uint_eq(t.read_bytes, 32);
+    ck_assert_uint_eq(t.write_bytes, 64);
+    cache_l2_write_part(c, 5, 3, 0x80000000, &t); // a new line in line 2's place starts afresh
+    cache_l2_access(c, 5, 0x8, 0, &t);
+    ck_assert_uint_eq(t.read_bytes, 64);
     cache_free(c);
 }
 END_TEST
@@ -224,9 +247,13 @@ START_TEST(coalescing_by_definition) {
             if (mask >> lane & 1) memset(touched + offset, true, size);
         }
         int expected = 0, full = 0;
+        uint32_t touched_bytes[RANGE / 32] = {0};
         for (int sector = 0; sector < RANGE / 32; sector++) {
             int bytes = 0;
-            for (int k = 0; k < 32; k++) bytes += touched[32 * sector + k];
+            for (int k = 0; k < 32; k++) {
+                bytes += touched[32 * sector + k];
+                touched_bytes[sector] |= (uint32_t)touched[32 * sector + k] << k;
+            }
             expected += bytes > 0;
             full += bytes == 32;
         }
@@ -239,14 +266,53 @@ START_TEST(coalescing_by_definition) {
         } else {
             ck_assert_int_eq(sectors(b, 0), expected);
         }
-        for (size_t i = 0; i < b->sm.request_count; i++) { // a line is asked for once
-            for (size_t k = 0; k < i; k++) {
-                ck_assert(b->sm.requests[i].line != b->sm.requests[k].line ||
-                          b->sm.requests[i].write != b->sm.requests[k].write);
+        for (size_t i = 0; i < b->sm.request_count; i++) {
+            const L2Request *q = &b->sm.requests[i];
+            if (q->write == 2) {
+                ck_assert_int_eq(__builtin_popcount(q->sectors), 1);
+                ck_assert_uint_eq(q->bytes,
+                                  touched_bytes[q->line * 4 + (uint64_t)__builtin_ctz(q->sectors)]);
+            }
+            for (size_t k = 0; k < i; k++) { // a sector is asked for once
+                ck_assert(q->line != b->sm.requests[k].line ||
+                          !(q->sectors & b->sm.requests[k].sectors));
             }
         }
     }
     close_bench(b);
+}
+END_TEST
+
+// Ranges hold the bytes that the lanes touch and no others, and unbroken runs are one range.
+START_TEST(ranges_by_definition) {
+    enum { RANGE = 4096 };
+    struct Random random;
+    random_seed(&random, 4, 0);
+    for (int n = 0; n < 4000; n++) {
+        unsigned size = 1u << random_below(&random, 6);
+        unsigned run = 1u << random_below(&random, 6), repeat = 1 + random_below(&random, 2);
+        uint32_t mask = random_below(&random, 2) ? FULL_MASK : (uint32_t)random_next(&random) | 1;
+        uint64_t address[32], start = 0, last = 0;
+        uint8_t touched[RANGE] = {0}, covered[RANGE] = {0};
+        int breaks = 0;
+        for (unsigned lane = 0; lane < 32; lane++) {
+            if (lane % run == 0) start = random_below(&random, RANGE / 2 / size) * size;
+            address[lane] = start + lane % run / repeat * size;
+            if (!(mask >> lane & 1)) continue;
+            memset(touched + address[lane], 1, size);
+            breaks += !(mask & ((1u << lane) - 1)) ||
+                      (address[lane] != last && address[lane] != last + size);
+            last = address[lane];
+        }
+        Ranges ranges;
+        ranges_of(&ranges, address, size, mask);
+        ck_assert_int_eq(ranges.count, breaks);
+        for (int k = 0; k < ranges.count; k++) {
+            ck_assert_uint_le(ranges.range[k].begin + ranges.range[k].bytes, RANGE);
+            memset(covered + ranges.range[k].begin, 1, ranges.range[k].bytes);
+        }
+        ck_assert_mem_eq(touched, covered, RANGE);
+    }
 }
 END_TEST
 
@@ -531,7 +597,8 @@ START_TEST(table_of_kernels) {
                      .registers = 40,
                      .sms_simulated = 2,
                      .sms_total = 132,
-                     .host_seconds = 0.5};
+                     .host_seconds = 0.7,
+                     .cpu_seconds = 0.5};
     s.warp_instructions[PIPE_FMA] = 1e6;
     s.thread_instructions[PIPE_FMA] = 16e6;
     char *text = NULL;
@@ -559,7 +626,7 @@ START_TEST(table_of_kernels) {
                                         "HBM read 5.00 MB",
                                         "3.00 x the ideal",
                                         "fma 2e+06",
-                                        "32.0 M thread instructions/s",
+                                        "32.0 M thread instructions/s per core",
                                         "16.0 of 32 lanes"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         char *found = strstr(text, parts[i]);
@@ -575,10 +642,12 @@ Suite *suite_timing(void) {
     TCase *tests = tcase_create("timing");
     tcase_add_test(tests, figures_make_sense);
     tcase_add_test(tests, l2_counts_memory_bytes);
+    tcase_add_test(tests, l2_puts_parts_together);
     tcase_add_test(tests, l2_holds_its_capacity);
     tcase_add_test(tests, l1_reads_and_writes);
     tcase_add_test(tests, coalescing);
     tcase_add_test(tests, coalescing_by_definition);
+    tcase_add_test(tests, ranges_by_definition);
     tcase_add_test(tests, writes_and_atomics);
     tcase_add_test(tests, lines_do_not_depend_on_the_host);
     tcase_add_test(tests, local_memory_interleaves);

@@ -14,6 +14,7 @@
 enum { MAX_THREADS = 1024 };
 static Settings options;
 static uint32_t results[MAX_THREADS];
+static KernelStats stats; // of the last run
 
 static inline void set_up(void) {
     memset(&options, 0, sizeof options);
@@ -54,7 +55,6 @@ static inline int run(uint32_t threads, const char *body) {
                      .block = {threads, 1, 1},
                      .cluster = {1, 1, 1},
                      .params = &out};
-    KernelStats stats;
     int code = gpu_launch(gpu, &launch, &stats);
     memcpy(results, global_pointer(gpu->memory, out), sizeof results);
     kernel_free(kernel);

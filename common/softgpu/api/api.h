@@ -86,6 +86,7 @@ typedef enum {
     HANDLE_GRAPH_EXEC,
     HANDLE_POOL,
     HANDLE_CONTEXT,
+    HANDLE_LINK,
 } HandleKind;
 
 // The state of this process.

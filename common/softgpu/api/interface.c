@@ -13,6 +13,7 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/report/findings.h"
 #include "softgpu/report/stats.h"
+#include "softgpu/timing/traffic.h"
 
 static SoftgpuStats sums;
 // Busy times, in microseconds; interface_stats makes fractions of them.
@@ -112,6 +113,9 @@ static void interface_stats_reset(void) {
     sums = (SoftgpuStats){0};
     memset(pipe_us, 0, sizeof pipe_us);
     hbm_us = l2_us = shared_us = 0;
+    // What is measured from here on must not depend on what ran before: neither on lines that are
+    // in the L2 already nor on dirty ones that still have to leave it.
+    if (api.gpu && api.gpu->l2) cache_invalidate(api.gpu->l2);
     findings_at_reset = findings_count();
 }
 

@@ -208,6 +208,10 @@ cudaError_t launch_now(const LaunchRequest *r, const void *parameters) {
     KernelStats stats = {0};
     int error = gpu_launch(gpu, &request, &stats);
     stats_add(&stats);
+    if (stats.sms_simulated < stats.sms_total && gpu->settings->checks & CHECK_INIT)
+        api_note("only %d of %d SMs are simulated: global memory is not checked for reads of what "
+                 "nothing has written, since most blocks write nothing",
+                 stats.sms_simulated, stats.sms_total);
     if (is_sticky(error)) api.sticky = error;
     return api_result(error);
 }

@@ -4,6 +4,7 @@
 // that it wins over any path in the program. The launcher waits, and its exit status is the
 // program's, or 99 if softgpu found an error in it: the count is kept in a page that both share.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +41,7 @@ static const char usage[] =
     "  --no-timing       no caches and no modelled time: faster\n"
     "  --threads N       host threads (default: the cores)\n"
     "  --strict          what PTX's letter demands counts as an error too\n"
+    "  --forms           print the instructions that softgpu knows, and stop\n"
     "\n"
     "Exit status: the program's, or 99 if softgpu found an error in it; 2 for bad usage.\n";
 
@@ -129,6 +131,7 @@ static char *find_program(const char *name) {
 typedef struct {
     bool has_kernels; // a section of fat binaries
     char cudart[64];  // the libcudart that it needs, or ""
+    bool driver;      // it needs libcuda: it talks to the driver, with or without a runtime
 } ProgramFacts;
 
 // The section header of index i, or NULL where the file doesn't hold it.
@@ -165,6 +168,7 @@ static void read_facts(const uint8_t *file, size_t size, ProgramFacts *facts) {
         for (uint64_t d = 0; d < s->sh_size / sizeof *entries; d++) {
             if (entries[d].d_tag != DT_NEEDED) continue;
             const char *needed = string(file, size, strings, entries[d].d_un.d_val);
+            if (!strcmp(needed, "libcuda.so.1")) facts->driver = true;
             if (!strncmp(needed, "libcudart.so", strlen("libcudart.so")))
                 snprintf(facts->cudart, sizeof facts->cudart, "%s", needed);
         }
@@ -189,7 +193,7 @@ static void check_program(const char *path, const char *name) {
         bytes[EI_CLASS] == ELFCLASS64)
         read_facts(file, size, &facts);
     munmap(file, size);
-    if (facts.has_kernels && facts.cudart[0] == 0)
+    if (facts.has_kernels && facts.cudart[0] == 0 && !facts.driver)
         die("%s has the CUDA runtime linked into it, so softgpu can't take its place; rebuild it "
             "with nvcc -cudart shared",
             name);
@@ -198,15 +202,30 @@ static void check_program(const char *path, const char *name) {
             facts.cudart);
 }
 
-// Puts our libraries before all others: build/softgpu/softgpu has them in build/softgpu/lib.
-static void set_library(void) {
-    char self[PATH_MAX], library[PATH_MAX + 32];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+// The folder of this program, and our library in it: build/softgpu has build/softgpu/lib.
+static void find_library(char self[PATH_MAX], char library[PATH_MAX + 32]) {
+    ssize_t n = readlink("/proc/self/exe", self, PATH_MAX - 1);
     if (n < 0) die("/proc is needed to find softgpu's libraries: %s", strerror(errno));
     self[n] = 0;
     *strrchr(self, '/') = 0;
-    snprintf(library, sizeof library, "%s/lib/libcudart.so.13", self);
+    snprintf(library, PATH_MAX + 32, "%s/lib/libcudart.so.13", self);
     if (access(library, R_OK) != 0) die("%s is missing: run make softgpu", library);
+}
+
+// The instructions that softgpu knows, as Markdown; the library has the table.
+static void print_forms(void) {
+    char self[PATH_MAX], library[PATH_MAX + 32];
+    find_library(self, library);
+    void *handle = dlopen(library, RTLD_NOW);
+    void (*forms)(FILE *) = handle ? (void (*)(FILE *))dlsym(handle, "softgpu_forms") : NULL;
+    if (forms == NULL) die("%s: %s", library, dlerror());
+    forms(stdout);
+}
+
+// Puts our libraries before all others.
+static void set_library(void) {
+    char self[PATH_MAX], library[PATH_MAX + 32];
+    find_library(self, library);
     const char *preload = getenv("LD_PRELOAD"), *path = getenv("LD_LIBRARY_PATH");
     char *value;
     bool more = preload && *preload;
@@ -244,6 +263,10 @@ int main(int argc, char **argv) {
     while (i < argc && argv[i][0] == '-') {
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
             fputs(usage, stdout);
+            return 0;
+        }
+        if (!strcmp(argv[i], "--forms")) {
+            print_forms();
             return 0;
         }
         if (!strcmp(argv[i], "--")) {

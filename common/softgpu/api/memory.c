@@ -8,13 +8,6 @@
 
 enum { PITCH_ALIGN = 512, PAGE = 4096 };
 
-// Pinned by cudaHostRegister: ordinary memory of the program.
-typedef struct {
-    uint64_t address, size;
-} Registered;
-static Registered *registered;
-static int registered_count;
-
 static PointerMap owned; // what the program has allocated and not freed
 
 // The live allocation that holds an address, or NULL.
@@ -35,10 +28,12 @@ Place memory_place(const void *address, size_t size) {
     uint64_t a = (uint64_t)(uintptr_t)address;
     const Allocation *found = allocation_of(a);
     if (found) {
-        if (size > found->size - (a - found->address)) return PLACE_NOWHERE;
+        bool leaves = size > found->size - (a - found->address);
+        if (leaves) return found->kind == MEMORY_REGISTERED ? PLACE_HOST : PLACE_NOWHERE;
         switch (found->kind) {
         case MEMORY_MANAGED: return PLACE_MANAGED;
-        case MEMORY_PINNED: return PLACE_PINNED;
+        case MEMORY_PINNED:
+        case MEMORY_REGISTERED: return PLACE_PINNED;
         default: return PLACE_DEVICE;
         }
     }
@@ -89,9 +84,11 @@ static cudaError_t allocate(void **pointer, size_t size, MemoryKind kind, const 
 }
 
 void memory_free_all(void) {
-    for (size_t i = 0; i < owned.capacity; i++)
-        if (owned.entries[i].key && !owned.entries[i].deleted)
-            global_free(api.gpu->memory, (uint64_t)(uintptr_t)owned.entries[i].key);
+    for (size_t i = 0; i < owned.capacity; i++) {
+        if (!owned.entries[i].key || owned.entries[i].deleted) continue;
+        uint64_t address = (uint64_t)(uintptr_t)owned.entries[i].key;
+        if (!global_free(api.gpu->memory, address)) global_unregister(api.gpu->memory, address);
+    }
     free(owned.entries);
     owned = (PointerMap){0};
 }
@@ -152,33 +149,19 @@ EXPORT cudaError_t cudaFreeHost(void *pointer) {
 
 EXPORT cudaError_t cudaHostRegister(void *pointer, size_t size, unsigned flags) {
     API_BEGIN();
-    (void)flags;
+    (void)flags; // mapped, portable: registered memory here is all of it
     if (pointer == NULL || size == 0) return api_result(cudaErrorInvalidValue);
-    uint64_t address = (uint64_t)(uintptr_t)pointer;
-    for (int i = 0; i < registered_count; i++)
-        if (address < registered[i].address + registered[i].size &&
-            registered[i].address < address + size)
-            return api_result(cudaErrorHostMemoryAlreadyRegistered);
-    registered = realloc(registered, (size_t)(registered_count + 1) * sizeof *registered);
-    if (registered == NULL) abort();
-    registered[registered_count++] = (Registered){address, size};
+    if (!global_register(api_gpu()->memory, (uint64_t)(uintptr_t)pointer, size))
+        return api_result(cudaErrorHostMemoryAlreadyRegistered);
+    pointer_map_put(&owned, pointer, pointer);
     return cudaSuccess;
-}
-
-// The registered range that holds an address, or -1.
-static int registered_index(const void *pointer) {
-    uint64_t address = (uint64_t)(uintptr_t)pointer;
-    for (int i = 0; i < registered_count; i++)
-        if (address - registered[i].address < registered[i].size) return i;
-    return -1;
 }
 
 EXPORT cudaError_t cudaHostUnregister(void *pointer) {
     API_BEGIN();
-    int i = registered_index(pointer);
-    if (i < 0 || registered[i].address != (uint64_t)(uintptr_t)pointer)
+    if (!global_unregister(api_gpu()->memory, (uint64_t)(uintptr_t)pointer))
         return api_result(cudaErrorHostMemoryNotRegistered);
-    registered[i] = registered[--registered_count];
+    pointer_map_take(&owned, pointer);
     return cudaSuccess;
 }
 
@@ -190,11 +173,6 @@ EXPORT cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned 
         *device = host;
         return cudaSuccess;
     }
-    if (registered_index(host) >= 0)
-        return api_explain(cudaErrorNotSupported,
-                           "cudaHostGetDevicePointer(%p): kernels can't reach memory pinned by "
-                           "cudaHostRegister; allocate it with cudaMallocHost",
-                           host);
     return api_result(cudaErrorInvalidValue);
 }
 
@@ -262,10 +240,6 @@ EXPORT cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attrib
     case PLACE_HOST:
         attributes->type = cudaMemoryTypeUnregistered;
         attributes->device = cudaInvalidDeviceId;
-        if (registered_index(pointer) >= 0) {
-            attributes->type = cudaMemoryTypeHost;
-            attributes->device = 0;
-        }
         attributes->hostPointer = p;
         break;
     case PLACE_NOWHERE:

@@ -294,6 +294,20 @@ cudaError_t module_load(Module *module) {
     return cudaSuccess;
 }
 
+// How many bytes an image has, where it says so itself; else SIZE_MAX.
+static size_t image_extent(const void *image) {
+    uint32_t magic = 0;
+    uint64_t entries;
+    memcpy(&magic, image, 1); // PTX may be shorter than the magic number
+    bool text = (magic & 0xff) != (FATBIN_MAGIC & 0xff) && (magic & 0xff) != 0x7f &&
+                (magic & 0xff) != (FATBIN_WRAPPER_MAGIC & 0xff);
+    if (text) return strlen(image);
+    memcpy(&magic, image, sizeof magic);
+    if (magic != FATBIN_MAGIC) return SIZE_MAX;
+    memcpy(&entries, (const uint8_t *)image + 8, sizeof entries);
+    return entries < 1ull << 40 ? entries + 16 : SIZE_MAX;
+}
+
 Module *module_from_image(const void *image, size_t size, bool copy, cudaError_t *error) {
     *error = cudaSuccess;
     if (image == NULL) {
@@ -303,6 +317,11 @@ Module *module_from_image(const void *image, size_t size, bool copy, cudaError_t
     Module *module = module_new();
     module->image = (void *)image;
     module->image_size = size;
+    if (!copy && size == SIZE_MAX) { // the program may free it, and the module be loaded again
+        size = image_extent(image);
+        copy = size != SIZE_MAX;
+        if (copy) module->image_size = size;
+    }
     if (copy) {
         module->image = malloc(size + 1);
         if (module->image == NULL) abort();

@@ -22,12 +22,15 @@ static inline uint64_t bits_window(uint64_t word, uint64_t from, uint64_t to) {
 // Are all bits of [from, from + count) set? count > 0.
 static inline bool bits_all(const void *map, uint64_t from, uint64_t count) {
     const BitWord *words = map;
-    uint64_t to = from + count;
-    for (uint64_t word = from / 64; word <= (to - 1) / 64; word++) {
-        uint64_t bits = bits_window(word, from, to);
-        if ((__atomic_load_n(&words[word], __ATOMIC_RELAXED) & bits) != bits) return false;
+    uint64_t first = from / 64, last = (from + count - 1) / 64;
+    uint64_t bits = ~0ull << from % 64, end = ~0ull >> (63 - (from + count - 1) % 64);
+    uint64_t missing = 0;
+    for (uint64_t word = first; word < last; word++) {
+        missing |= ~__atomic_load_n(&words[word], __ATOMIC_RELAXED) & bits;
+        bits = ~0ull;
     }
-    return true;
+    missing |= ~__atomic_load_n(&words[last], __ATOMIC_RELAXED) & bits & end;
+    return !missing;
 }
 
 // Is any bit of [from, from + count) set? count > 0.

@@ -11,6 +11,7 @@
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
+#include "softgpu/machine/mbarrier.h"
 
 enum { TEXT_MAX = 6000, PLACES_MAX = 64 };
 
@@ -170,6 +171,28 @@ static void say_barrier(Text *t, const Cta *cta, int number) {
             cta->warp_count);
 }
 
+// The mbarriers at which somebody waits.
+static void say_mbarriers(Text *t, const Kernel *kernel, const Cta *cta) {
+    const Mbarrier *b;
+    for (int k = 0; (b = mbarrier_get(cta, k)); k++) {
+        if (!b->wait) continue;
+        MbarrierState s = mbarrier_state(cta, b->address);
+        say(t, "\n  ");
+        say_warps(t, b->waiting);
+        say(t, " wait%s in ", b->waiting & (b->waiting - 1) ? "" : "s");
+        say_place(t, kernel, b->wait);
+        say(t, "\n    mbarrier at 0x%x, phase %llu (parity %u): %u of %u arrivals are missing",
+            b->address, (unsigned long long)b->phases, s.phase & 1, s.pending, s.expected);
+        if (s.tx) say(t, ", and %d bytes", s.tx);
+        if (b->last_arrival) {
+            say(t, "; the last one was ");
+            say_place(t, kernel, b->last_arrival);
+        } else {
+            say(t, "; nobody has arrived yet");
+        }
+    }
+}
+
 static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
     Place places[PLACES_MAX];
     int count = find_places(cta, places);
@@ -189,6 +212,7 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
         if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
         if (p->state == GROUP_PARKED) say(t, " for other lanes of the warp");
     }
+    say_mbarriers(t, kernel, cta);
 }
 
 static void report(LaunchState *launch, const char *what, const char *mend) {

@@ -4,9 +4,15 @@
 // Warp.local_written, shared memory one byte a byte in Cta.shared_written. "Never written" is a
 // state of its own, not a value, so no data can hide it.
 //
-// A read that finds no written byte is a finding. One that finds some is too, for global and
-// shared memory, when strict; but working programs copy structs with their padding, so otherwise
-// it is only a note. In local memory, where the compiler keeps structs as it likes, it is neither.
+// With a sample of the SMs most blocks never run, so what they would have written counts as
+// written: GlobalMemory's allocations remember it (Allocation.sampled).
+//
+// When strict, a read that finds a byte unwritten is a finding. Otherwise working programs get only a
+// note for what they are known to do: they copy structs with their padding; they read more of a
+// tile in shared memory than they have filled, and throw it away (a scan's unused warps, the rest of
+// a merge); and compilers load a local variable before they know that it has a value. What remains
+// is global memory of which nothing at all was written: that is a finding always. A partly written
+// word of local memory is never one: the compiler keeps structs there as it likes.
 #include <string.h>
 
 #include "softgpu/check/bits.h"
@@ -34,6 +40,23 @@ static FindingKind kind_of(const Warp *w, bool part) {
     return part && !w->sm->gpu->settings->strict ? FINDING_LINT : FINDING_UNINITIALISED;
 }
 
+// The bytes of a load that matter, a bit each: nvcc widens loads, and says what of them it uses.
+static uint64_t used_bytes(const Warp *w, const Insn *i, unsigned size) {
+    uint64_t all = (1ull << size) - 1;
+    const Kernel *kernel = w->kernel;
+    if (!kernel || !kernel->used_count) return all;
+    for (int k = 0; k < kernel->used_count; k++)
+        if (kernel->used[k].index == i->index) return kernel->used[k].bytes & all;
+    return all;
+}
+
+// Have the bytes of `bits` at `from` all been written?
+static bool used_written(const void *map, uint64_t from, uint64_t bits) {
+    for (; bits; bits &= bits - 1)
+        if (!bits_all(map, from + (uint64_t)__builtin_ctzll(bits), 1)) return false;
+    return true;
+}
+
 // Records the read of one lane.
 static void report_global(Warp *w, const Insn *i, int lane, uint64_t address, unsigned size) {
     struct GlobalMemory *m = w->sm->gpu->memory;
@@ -55,10 +78,10 @@ static void report_global(Warp *w, const Insn *i, int lane, uint64_t address, un
 void init_global_read(Warp *w, const Insn *i, const uint64_t address[32], unsigned size,
                       uint32_t mask) {
     const struct GlobalMemory *m = w->sm->gpu->memory;
-    if (!m->written) return;
+    if (!m->written || w->sm->launch->sampled) return;
     // First all lanes without branches: an aligned access has its bits in one word.
     const BitWord *words = (const BitWord *)m->written;
-    uint64_t bits = (1ull << size) - 1, missing = 0;
+    uint64_t bits = used_bytes(w, i, size), missing = 0;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         uint64_t offset = address[__builtin_ctz(rest)] - m->device_base;
         if (offset < m->device_size)
@@ -69,7 +92,9 @@ void init_global_read(Warp *w, const Insn *i, const uint64_t address[32], unsign
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         uint64_t offset = address[lane] - m->device_base;
-        if (offset >= m->device_size || bits_all(m->written, offset, size)) continue;
+        if (offset >= m->device_size || used_written(m->written, offset, bits)) continue;
+        const Allocation *a = global_find((struct GlobalMemory *)m, address[lane]);
+        if (a && a->sampled) continue;
         report_global(w, i, lane, address[lane], size);
         return;
     }
@@ -120,8 +145,11 @@ void init_shared_read(Warp *w, const Insn *i, const uint32_t address[32], unsign
         int lane = __builtin_ctz(rest);
         uint32_t a = address[lane];
         if (lanes_marked(written, address, size, 1u << lane)) continue;
+        uint64_t bits = used_bytes(w, i, size);
+        while (bits && written[a + (unsigned)__builtin_ctzll(bits)]) bits &= bits - 1;
+        if (!bits) continue;
         bool part = memchr(written + a, 1, size);
-        FindingKind kind = kind_of(w, part);
+        FindingKind kind = kind_of(w, true);
         if (finding_again(w, i, kind)) return;
         uint32_t dynamic = w->kernel->shared_dynamic;
         bool in_dynamic =
@@ -151,8 +179,9 @@ void init_local_read(Warp *w, const Insn *i, const uint32_t offset[32], unsigned
         int lane = __builtin_ctz(rest);
         if (bits_any(w->local_written, (uint64_t)lane * w->local_stride + offset[lane], size))
             continue;
-        if (finding_again(w, i, FINDING_UNINITIALISED)) return;
-        finding(w, i, lane, FINDING_UNINITIALISED, "Give the variable a value first.",
+        FindingKind kind = kind_of(w, true);
+        if (finding_again(w, i, kind)) return;
+        finding(w, i, lane, kind, "Give the variable a value first.",
                 "reads %u bytes at offset %u of its local memory that nothing has written", size,
                 offset[lane]);
         return;

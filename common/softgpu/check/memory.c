@@ -24,9 +24,13 @@ static void remember(Sm *sm, uint64_t begin, uint64_t end, bool read_only) {
 // Names an allocation: "the 4096-byte allocation #3", "the variable 'table' (400 bytes)".
 static void describe_allocation(const Allocation *a, char *text, size_t size) {
     static const char *const kinds[] = {
-        [MEMORY_DEVICE] = "allocation",         [MEMORY_MANAGED] = "managed allocation",
-        [MEMORY_PINNED] = "pinned host buffer", [MEMORY_MODULE] = "variable",
-        [MEMORY_CONSTANT] = "constant",         [MEMORY_HEAP] = "block from malloc in a kernel",
+        [MEMORY_DEVICE] = "allocation",
+        [MEMORY_MANAGED] = "managed allocation",
+        [MEMORY_PINNED] = "pinned host buffer",
+        [MEMORY_MODULE] = "variable",
+        [MEMORY_CONSTANT] = "constant",
+        [MEMORY_HEAP] = "block from malloc in a kernel",
+        [MEMORY_REGISTERED] = "registered host buffer",
     };
     if (a->name)
         snprintf(text, size, "the %s '%s' (%llu bytes)", kinds[a->kind], a->name, (ull)a->size);
@@ -65,7 +69,9 @@ static void explain_miss(Warp *w, const Insn *i, int lane, uint64_t address, uns
     const Allocation *a = global_nearest(m, address);
     bool device =
         address - m->device_base < m->device_size || address - m->host_base < m->host_size;
-    if (!a || !device) {
+    // Beside registered host memory lies host memory that isn't.
+    bool beside = a && a->kind == MEMORY_REGISTERED && address - a->address < a->size + 4096;
+    if (!a || (!device && !beside)) {
         finding(w, i, lane, FINDING_OUT_OF_BOUNDS,
                 "Kernels can't reach the host's memory (malloc, new, the stack): copy it with "
                 "cudaMemcpy, or allocate it with cudaMallocManaged.",
@@ -225,10 +231,11 @@ static void explain_shared(Warp *w, const Insn *i, int lane, uint32_t offset, un
 bool check_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size, uint32_t mask,
                   bool write) {
     bool detail = w->sm->gpu->settings->checks & CHECK_MEM;
+    uint32_t begin = w->kernel->shared_scratch ? SHARED_SCRATCH : SHARED_RESERVED;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         uint32_t a = address[lane];
-        bool outside = a < SHARED_RESERVED || (uint64_t)a + size > w->cta->shared_size;
+        bool outside = a < begin || (uint64_t)a + size > w->cta->shared_size;
         bool misaligned = a & (size - 1);
         if (!outside && !misaligned) continue;
         if (!detail) return without_detail(w, i, lane, !outside, write);

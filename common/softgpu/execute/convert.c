@@ -183,6 +183,10 @@ UNARY(zeros_8_32, Lane32, Lane16, (uint8_t)a)
 
 UNARY(f32_s32, LaneF32, LaneS32, a)
 UNARY(f32_u32, LaneF32, Lane32, a)
+UNARY(f32_s64, LaneF32, LaneS64, a)
+UNARY(f32_u64, LaneF32, Lane64, a)
+UNARY(f64_s64, LaneF64, LaneS64, a)
+UNARY(f64_u64, LaneF64, Lane64, a)
 UNARY(f64_s32, LaneF64, LaneS32, a)
 UNARY(f64_u32, LaneF64, Lane32, a)
 UNARY(f64_f32, LaneF64, LaneF32, a)
@@ -205,14 +209,23 @@ UNARY(s32_f32_rzi, LaneS32, LaneF32, float_to_s32(a))
 UNARY(s32_f32_rni, LaneS32, LaneF32, float_to_s32(rintf(a)))
 UNARY(s32_f32_rmi, LaneS32, LaneF32, float_to_s32(floorf(a)))
 
+// Rows of different widths never overlap, so whole ones can be written at once.
 static Flow f32_f16(Warp *w, const Insn *i, uint32_t mask) {
     float r[WARP_SIZE];
+    if (mask == FULL_MASK) {
+        halves_to_floats(row(w, i->d), row(w, i->a), WARP_SIZE);
+        return FLOW_NEXT;
+    }
     halves_to_floats(r, row(w, i->a), WARP_SIZE);
     put32(w, i->d, r, mask);
     return FLOW_NEXT;
 }
 static Flow f16_f32(Warp *w, const Insn *i, uint32_t mask) {
     uint16_t r[WARP_SIZE];
+    if (mask == FULL_MASK) {
+        floats_to_halves(row(w, i->d), row(w, i->a), WARP_SIZE);
+        return FLOW_NEXT;
+    }
     floats_to_halves(r, row(w, i->a), WARP_SIZE);
     put16(w, i->d, r, mask);
     return FLOW_NEXT;
@@ -249,6 +262,8 @@ static Handler *quick(const Conversion *c) {
         {F32, F16, EXACT, false, false, f32_f16},   {F16, F32, RN, false, false, f16_f32},
         {F32, BF16, EXACT, false, false, f32_bf16}, {BF16, F32, RN, false, false, bf16_f32},
         {F32, S32, RN, false, false, f32_s32},      {F32, U32, RN, false, false, f32_u32},
+        {F32, S64, RN, false, false, f32_s64},      {F32, U64, RN, false, false, f32_u64},
+        {F64, S64, RN, false, false, f64_s64},      {F64, U64, RN, false, false, f64_u64},
         {F64, S32, RN, false, false, f64_s32},      {F64, U32, RN, false, false, f64_u32},
         {F64, S32, EXACT, false, false, f64_s32},   {F64, U32, EXACT, false, false, f64_u32},
         {F64, F32, EXACT, false, false, f64_f32},   {F32, F64, RN, false, false, f32_f64},

@@ -196,22 +196,27 @@ BINARY(min_f64, LaneF64, LaneF64, LaneF64, min_double(a, b))
 static Flow extreme(Warp *w, const Insn *i, uint32_t mask, bool want_max) {
     const Row sources[3] = {i->a, i->b, i->c};
     int count = i->c == ROW_NONE ? 2 : 3;
+    bool ftz = i->choice[0], magnitude = i->choice[3];
     float r[WARP_SIZE], next[WARP_SIZE];
-    uint32_t sign[WARP_SIZE] = {0};
-    bool any_nan[WARP_SIZE] = {false};
+    uint32_t sign[WARP_SIZE] = {0}, any_nan[WARP_SIZE] = {0};
     for (int s = 0; s < count; s++) {
-        fetch(next, row(w, sources[s]), WARP_SIZE, i->choice[0]);
-        for (int l = 0; l < WARP_SIZE; l++) {
-            sign[l] ^= float_bits(next[l]) & 0x80000000u;
-            any_nan[l] |= next[l] != next[l];
-            if (i->choice[3]) next[l] = fabsf(next[l]);
-            r[l] = s == 0 ? next[l] : want_max ? max_of(r[l], next[l]) : min_of(r[l], next[l]);
-        }
+        fetch(next, row(w, sources[s]), WARP_SIZE, ftz);
+        for (int l = 0; l < WARP_SIZE; l++) sign[l] ^= float_bits(next[l]) & 0x80000000u;
+        for (int l = 0; l < WARP_SIZE; l++) any_nan[l] |= next[l] != next[l];
+        if (magnitude)
+            for (int l = 0; l < WARP_SIZE; l++) next[l] = fabsf(next[l]);
+        if (s == 0)
+            memcpy(r, next, sizeof r);
+        else if (want_max)
+            for (int l = 0; l < WARP_SIZE; l++) r[l] = max_of(r[l], next[l]);
+        else
+            for (int l = 0; l < WARP_SIZE; l++) r[l] = min_of(r[l], next[l]);
     }
-    for (int l = 0; l < WARP_SIZE; l++) {
-        if (i->choice[1] && any_nan[l]) r[l] = bits_float(0x7fffffffu);
-        if (i->choice[2] && r[l] == r[l]) r[l] = bits_float(float_bits(r[l]) | sign[l]);
-    }
+    if (i->choice[1])
+        for (int l = 0; l < WARP_SIZE; l++) r[l] = any_nan[l] ? bits_float(0x7fffffffu) : r[l];
+    if (i->choice[2])
+        for (int l = 0; l < WARP_SIZE; l++)
+            r[l] = r[l] == r[l] ? bits_float(float_bits(r[l]) | sign[l]) : r[l];
     put32(w, i->d, r, mask);
     return FLOW_NEXT;
 }

@@ -65,7 +65,7 @@ struct Form {
     const char *operands;
     Handler *run;          // NULL only with a hook that sets Insn.run
     Pipe pipe;
-    uint8_t flops;
+    uint16_t flops;
     uint8_t flags;         // INSN_ALIGNED, INSN_POLL
     LowerHook *lower;      // NULL: by `operands`
 };
@@ -83,7 +83,8 @@ extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail
 // The tables, each ended by a form without a name.
 extern const Form integer_forms[], bits_forms[], float_forms[], function_forms[], half_forms[],
     compare_forms[], convert_forms[], pack_forms[], move_forms[], memory_forms[], atomic_forms[],
-    barrier_forms[], warp_forms[], control_forms[];
+    barrier_forms[], warp_forms[], control_forms[], cp_async_forms[], mbarrier_forms[], matrix_forms[],
+    matrix_move_forms[], wmma_forms[];
 
 // ---- for lower hooks
 

@@ -2,8 +2,9 @@
 //
 // Sums and products of two are computed in f32 and rounded again. That gives what one rounding
 // gives: products are exact in f32, and a sum that is not has an addend so small that it can't
-// bring the result near a tie. fma is computed in double and narrowed, both rounded to odd: an odd
-// last bit tells the final rounding that something was cut off, so that it is right.
+// bring the result near a tie. fma is computed in f32 where products are exact in it, otherwise in
+// double and narrowed, and rounded to odd: an odd last bit tells the final rounding that something
+// was cut off, so that it is right.
 #include "softgpu/execute/execute.h"
 #include "softgpu/execute/formats.h"
 
@@ -69,9 +70,10 @@ ARITHMETIC(half_add, a[k] + b[k])
 ARITHMETIC(half_sub, a[k] - b[k])
 ARITHMETIC(half_mul, a[k] * b[k])
 
-// a * b + c rounded to odd in double: if bits were lost, the last bit says so.
+// a * b + c rounded to odd: if bits were lost, the last bit says so. The product must be exact in
+// the type, and the sum must not overflow.
 static inline double fma_odd(double a, double b, double c) {
-    double product = a * b; // exact: at most 22 bits
+    double product = a * b;
     double sum = product + c;
     double back = sum - product; // Knuth's two-sum: what the rounding of the sum lost
     double lost = (product - (sum - back)) + (c - back);
@@ -79,6 +81,15 @@ static inline double fma_odd(double a, double b, double c) {
     // towards the lost part: the neighbour whose last bit is odd
     uint64_t odd = (lost > 0) == (sum > 0) ? bits + 1 : bits - 1;
     return lost == 0 || lost != lost || (bits & 1) ? sum : bits_double(odd);
+}
+static inline float fma_odd_f32(float a, float b, float c) {
+    float product = a * b;
+    float sum = product + c;
+    float back = sum - product;
+    float lost = (product - (sum - back)) + (c - back);
+    uint32_t bits = float_bits(sum);
+    uint32_t odd = (lost > 0) == (sum > 0) ? bits + 1 : bits - 1;
+    return lost == 0 || lost != lost || (bits & 1) ? sum : bits_float(odd);
 }
 
 // A double as a float, rounded to odd.
@@ -89,6 +100,19 @@ static inline float narrow_odd(double x) {
     return x == (double)y || x != x || (bits & 1) ? y : bits_float(odd);
 }
 
+// Does f32 do for these numbers? It does for all of f16: products have 22 bits and lie between
+// 2^-48 and 2^32. Those of bf16 have 16 bits, but may be too small or too large.
+static bool f32_does(const float *a, const float *b, const float *c, int n, bool bf16) {
+    if (!bf16) return true;
+    int bad = 0;
+    for (int k = 0; k < n; k++) {
+        float product = fabsf(a[k] * b[k]);
+        bool small = product < 0x1p-100f && !(a[k] == 0 || b[k] == 0);
+        bad |= small | !(product < 0x1p126f) | !(fabsf(c[k]) < 0x1p126f);
+    }
+    return !bad;
+}
+
 // choice: [0] rn, [1] ftz, [2] sat, [3] type, [4] relu.
 static Flow half_fma(Warp *w, const Insn *i, uint32_t mask) {
     float a[MAX_HALVES], b[MAX_HALVES], c[MAX_HALVES], r[MAX_HALVES];
@@ -97,7 +121,10 @@ static Flow half_fma(Warp *w, const Insn *i, uint32_t mask) {
     fetch(a, row(w, i->a), n, bf16, ftz);
     fetch(b, row(w, i->b), n, bf16, ftz);
     fetch(c, row(w, i->c), n, bf16, ftz);
-    for (int k = 0; k < n; k++) r[k] = narrow_odd(fma_odd(a[k], b[k], c[k]));
+    if (f32_does(a, b, c, n, bf16))
+        for (int k = 0; k < n; k++) r[k] = fma_odd_f32(a[k], b[k], c[k]);
+    else
+        for (int k = 0; k < n; k++) r[k] = narrow_odd(fma_odd(a[k], b[k], c[k]));
     if (i->choice[2])
         for (int k = 0; k < n; k++) r[k] = saturate(r[k]);
     if (i->choice[4])

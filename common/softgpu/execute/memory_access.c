@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "softgpu/check/bits.h"
+#include "softgpu/check/closed.h"
 
 // What can be said about the addresses of the active lanes together.
 typedef struct {
@@ -20,9 +21,9 @@ static bool is_active(uint32_t mask, int lane) {
     return mask >> lane & 1;
 }
 
-// Sums up addresses; `bytes` is the size of each lane's access. One macro for both widths, so that
-// the compiler vectorises each.
-#define DEFINE_SPAN(name, type)                                                                    \
+// Sums up addresses; `bytes` is the size of each lane's access. A scattered pattern is summed up by
+// the first active lane alone. One macro for both widths, so that the compiler vectorises each.
+#define DEFINE_ROW_SPAN(name, type)                                                                \
     static inline Span name(const type address[WARP_SIZE], uint32_t mask, unsigned bytes) {        \
         int first = __builtin_ctz(mask), last = 31 - __builtin_clz(mask);                          \
         unsigned shift = (unsigned)__builtin_ctz(bytes);                                           \
@@ -40,22 +41,41 @@ static bool is_active(uint32_t mask, int lane) {
                 off_uniform |= (address[l] ^ start) & active;                                      \
             }                                                                                      \
         }                                                                                          \
-        if (!off_stride)                                                                           \
-            return (Span){start, (uint64_t)address[last] + bytes, start, PLACED_CONSECUTIVE};      \
-        if (!off_uniform) return (Span){start, (uint64_t)start + bytes, start, PLACED_UNIFORM};    \
-        type low = start, high = start, any = 0;                                                   \
-        for (int l = 0; l < WARP_SIZE; l++) {                                                      \
-            /* Lanes that are switched off repeat the first active one's address. */               \
-            type active = -((type)mask >> l & 1);                                                  \
-            type a = (address[l] & active) | (start & ~active);                                    \
-            low = a < low ? a : low;                                                               \
-            high = a > high ? a : high;                                                            \
-            any |= a;                                                                              \
+        uint64_t end = (uint64_t)(off_stride ? start : address[last]) + bytes;                     \
+        return (Span){start, end, start,                                                           \
+                      !off_stride    ? PLACED_CONSECUTIVE                                          \
+                      : !off_uniform ? PLACED_UNIFORM                                              \
+                                     : PLACED_SCATTERED};                                          \
+    }
+DEFINE_ROW_SPAN(row_span_of, uint64_t)
+DEFINE_ROW_SPAN(narrow_row_span_of, uint32_t)
+
+// The same, whatever the pattern.
+#define DEFINE_SPAN(name, row_span, type)                                                          \
+    static inline Span name(const type address[WARP_SIZE], uint32_t mask, unsigned bytes) {        \
+        Span span = row_span(address, mask, bytes);                                                \
+        if (span.pattern != PLACED_SCATTERED) return span;                                         \
+        type start = (type)span.low, low = start, high = start, any = 0;                           \
+        if (mask == FULL_MASK) {                                                                   \
+            for (int l = 0; l < WARP_SIZE; l++) {                                                  \
+                low = address[l] < low ? address[l] : low;                                         \
+                high = address[l] > high ? address[l] : high;                                      \
+                any |= address[l];                                                                 \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (int l = 0; l < WARP_SIZE; l++) {                                                  \
+                /* Lanes that are switched off repeat the first active one's address. */           \
+                type active = -((type)mask >> l & 1);                                              \
+                type a = (address[l] & active) | (start & ~active);                                \
+                low = a < low ? a : low;                                                           \
+                high = a > high ? a : high;                                                        \
+                any |= a;                                                                          \
+            }                                                                                      \
         }                                                                                          \
         return (Span){low, (uint64_t)high + bytes, any, PLACED_SCATTERED};                         \
     }
-DEFINE_SPAN(span_of, uint64_t)
-DEFINE_SPAN(narrow_span_of, uint32_t)
+DEFINE_SPAN(span_of, row_span_of, uint64_t)
+DEFINE_SPAN(narrow_span_of, narrow_row_span_of, uint32_t)
 
 // Points `places` at memory whose byte for address `span.low` lives at `start`.
 static void places_at(Places *places, const Span *span, uint8_t *start,
@@ -112,40 +132,67 @@ static void track_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZ
         bits_set(m->written, ranges->range[k].begin - m->device_base, ranges->range[k].bytes);
 }
 
+// What is known of a global access once it is allowed.
+typedef struct {
+    Span span;
+    Ranges ranges;
+} Reach;
+
+// Sums up the addresses of a global access.
+static inline void reach_of(Reach *reach, const uint64_t address[WARP_SIZE], uint32_t mask,
+                            unsigned bytes) {
+    Span *span = &reach->span;
+    Ranges *ranges = &reach->ranges;
+    *span = row_span_of(address, mask, bytes);
+    uint64_t size = span->high - span->low;
+    // The bytes between two active lanes are unknown: consecutive lanes are only a range if there
+    // are none between them that are switched off.
+    if (span->pattern == PLACED_UNIFORM || (span->pattern == PLACED_CONSECUTIVE &&
+                                            size == (uint64_t)__builtin_popcount(mask) * bytes)) {
+        ranges->count = 1;
+        ranges->range[0] = (Range){span->low, size};
+        return;
+    }
+    ranges_of(ranges, address, bytes, mask);
+    if (span->pattern == PLACED_CONSECUTIVE) return;
+    bool wraps = false; // past the end of all addresses: then no allocation holds the span
+    for (int k = 0; k < ranges->count; k++) {
+        uint64_t begin = ranges->range[k].begin, end = begin + ranges->range[k].bytes;
+        span->low = begin < span->low ? begin : span->low;
+        span->high = end > span->high ? end : span->high;
+        span->any_bits |= begin;
+        wraps |= end < begin;
+    }
+    if (wraps) span->high = 0;
+}
+
 bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uint32_t mask,
                   Access access, Places *places) {
     Sm *sm = w->sm;
     const Settings *settings = sm->gpu->settings;
     struct GlobalMemory *m = sm->gpu->memory;
     bool write = access.kind != ACCESS_READ;
-    Span span = span_of(address, mask, access.bytes);
-    const struct AllocationCache *c = cached_allocation(sm, span.low, span.high, write);
-    if (__builtin_expect(!c || span.any_bits & (access.bytes - 1), 0)) {
+    Reach reach;
+    reach_of(&reach, address, mask, access.bytes);
+    const Span *span = &reach.span;
+    const struct AllocationCache *c = cached_allocation(sm, span->low, span->high, write);
+    if (__builtin_expect(!c || span->any_bits & (access.bytes - 1), 0)) {
         if (!check_global(w, i, address, access.bytes, mask, write)) return false;
-        c = cached_allocation(sm, span.low, span.high, write);
+        c = cached_allocation(sm, span->low, span->high, write);
     }
     if (c) {
-        places_at(places, &span, global_pointer(m, span.low), address, mask, access.bytes);
+        places_at(places, span, global_pointer(m, span->low), address, mask, access.bytes);
     } else {
         places->pattern = PLACED_SCATTERED;
         for (int l = 0; l < WARP_SIZE; l++) places->at[l] = global_pointer(m, address[l]);
     }
     // Writes are marked even while the check is off: it may be on in a later launch.
-    bool asks = settings->checks & CHECK_INIT, tracks = m->written && (asks || write);
-    bool counts = settings->timing && !access.no_traffic;
-    if (!tracks && !counts) return true;
-    Ranges ranges;
-    uint64_t size = span.high - span.low;
-    if (span.pattern == PLACED_UNIFORM ||
-        (span.pattern == PLACED_CONSECUTIVE &&
-         size == (uint64_t)__builtin_popcount(mask) * access.bytes))
-        ranges.count = 1, ranges.range[0] = (Range){span.low, size};
-    else
-        ranges_of(&ranges, address, access.bytes, mask);
-    if (tracks) track_global(w, i, address, mask, access, &ranges, asks);
-    if (counts) {
+    bool asks = settings->checks & CHECK_INIT;
+    if (m->written && (asks || write))
+        track_global(w, i, address, mask, access, &reach.ranges, asks);
+    if (settings->timing && !access.no_traffic) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
-        traffic_ranges(w, &ranges, traffic[access.kind], access.bypass_l1);
+        traffic_ranges(w, &reach.ranges, traffic[access.kind], access.bypass_l1);
     }
     return true;
 }
@@ -158,6 +205,33 @@ Cta *resolve_shared(const Warp *w, uint32_t address, uint32_t *offset) {
     return address >> RANK_SHIFT == w->cta->cluster_rank ? w->cta : NULL;
 }
 
+// Are these `count` marks all 1? count > 0.
+static inline bool all_marked(const uint8_t *marks, uint64_t count) {
+    uint64_t ones = 0x0101010101010101ull, part, missing = 0;
+    if (count < 8) {
+        for (uint64_t k = 0; k < count; k++) missing |= marks[k] ^ 1u;
+        return !missing;
+    }
+    for (uint64_t k = 0; k + 8 <= count; k += 8) {
+        memcpy(&part, marks + k, 8);
+        missing |= part ^ ones;
+    }
+    memcpy(&part, marks + count - 8, 8);
+    return !(missing | (part ^ ones));
+}
+
+// Are all bytes marked that the lanes touch?
+static bool shared_marked(const uint8_t *written, const uint32_t offset[WARP_SIZE], uint32_t mask,
+                          unsigned bytes) {
+    uint64_t wide[WARP_SIZE];
+    Ranges ranges;
+    for (int l = 0; l < WARP_SIZE; l++) wide[l] = offset[l];
+    ranges_of(&ranges, wide, bytes, mask);
+    for (int k = 0; k < ranges.count; k++)
+        if (!all_marked(written + ranges.range[k].begin, ranges.range[k].bytes)) return false;
+    return true;
+}
+
 // The init check of a shared access.
 static void track_shared(Warp *w, const Insn *i, const uint32_t offset[WARP_SIZE], uint32_t mask,
                          Access access, const Span *span) {
@@ -167,8 +241,10 @@ static void track_shared(Warp *w, const Insn *i, const uint32_t offset[WARP_SIZE
     bool quick = span->pattern == PLACED_UNIFORM ||
                  (span->pattern == PLACED_CONSECUTIVE &&
                   size == (uint64_t)__builtin_popcount(mask) * access.bytes);
-    if (access.kind != ACCESS_WRITE && !(quick && !memchr(written + span->low, 0, size)))
-        init_shared_read(w, i, offset, access.bytes, mask);
+    bool marked = quick ? all_marked(written + span->low, size)
+                        : shared_marked(written, offset, mask, access.bytes);
+    if (marked) return; // nothing to ask, nothing to mark
+    if (access.kind != ACCESS_WRITE) init_shared_read(w, i, offset, access.bytes, mask);
     if (access.kind == ACCESS_READ) return;
     if (quick)
         memset(written + span->low, 1, size);
@@ -193,6 +269,10 @@ bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uin
                          0) &&
         !check_shared(w, i, offset, access.bytes, mask, access.kind != ACCESS_READ))
         return false;
+    bool write = access.kind != ACCESS_READ, copied = false;
+    if (cta->closed && closed_any(cta->closed, span.low, span.high) &&
+        !check_closed(w, i, offset, access.bytes, mask, write, &copied))
+        return false;
     places->pattern = span.pattern;
     if (span.pattern == PLACED_SCATTERED)
         for (int l = 0; l < WARP_SIZE; l++) places->at[l] = cta->shared + offset[l];
@@ -200,7 +280,8 @@ bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uin
         places->base = cta->shared + span.low;
     else
         places->base = cta->shared + span.low - (size_t)__builtin_ctz(mask) * access.bytes;
-    if (settings->checks & CHECK_INIT) track_shared(w, i, offset, mask, access, &span);
+    if (settings->checks & CHECK_INIT && (write || !copied))
+        track_shared(w, i, offset, mask, access, &span);
     if (settings->timing) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_shared(w, i, offset, access.bytes, mask, traffic[access.kind]);

@@ -4,9 +4,6 @@
 
 #include "softgpu/execute/execute.h"
 
-// Bytes of shared memory at the start of a CTA's that the system may use.
-enum { RESERVED_PART = 0x100 }; // %reserved_smem_offset_1 lies that far behind _0
-
 // Thread index of each lane along one dimension. The block counts x first, then y, then z.
 static void thread_index(const Warp *w, int dimension, uint64_t r[WARP_SIZE]) {
     const uint32_t *block = w->cta->launch->launch->block;
@@ -101,7 +98,7 @@ static uint64_t common_value(const Warp *w, SpecialRegister s) {
     case SPECIAL_RESERVED_SMEM_END:
     case SPECIAL_RESERVED_SMEM_CAP: return SHARED_RESERVED;
     case SPECIAL_RESERVED_SMEM_0: return 0;
-    case SPECIAL_RESERVED_SMEM_1: return RESERVED_PART;
+    case SPECIAL_RESERVED_SMEM_1: return SHARED_SCRATCH;
     case SPECIAL_TOTAL_SMEM_SIZE: return shared_size(w);
     case SPECIAL_AGGR_SMEM_SIZE: return shared_size(w) + SHARED_RESERVED;
     case SPECIAL_DYNAMIC_SMEM_SIZE: return launch->dynamic_shared;

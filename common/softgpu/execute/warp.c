@@ -120,8 +120,7 @@ static inline void permute(uint32_t *restrict d, const Lane32 *a, const int32_t 
 #ifdef __AVX512F__
     __m512i low = _mm512_loadu_si512(a), high = _mm512_loadu_si512(a + 16);
     for (int l = 0; l < WARP_SIZE; l += 16)
-        _mm512_storeu_si512(d + l,
-                            _mm512_permutex2var_epi32(low, _mm512_loadu_si512(j + l), high));
+        _mm512_storeu_si512(d + l, _mm512_permutex2var_epi32(low, _mm512_loadu_si512(j + l), high));
 #else
     for (int l = 0; l < WARP_SIZE; l++) d[l] = a[j[l]];
 #endif

@@ -73,7 +73,7 @@ struct Insn {
     uint8_t space;      // Space of memory operations
     uint8_t flags;      // INSN_…
     uint8_t choice[5];  // the form's modifier choices, see form.h
-    uint8_t flops;      // floating-point operations per lane, for the counters
+    uint16_t flops;     // floating-point operations per lane, for the counters
 };
 enum {
     INSN_ALIGNED = 1,    // .aligned: all live lanes of the warp must execute it together
@@ -133,6 +133,7 @@ typedef struct Kernel {
     uint32_t shared_static;      // bytes of static shared memory
     uint32_t shared_base;        // first usable shared address (0x400; jittered by the schedule)
     uint32_t shared_dynamic;     // shared address where dynamic shared memory starts
+    bool shared_scratch;         // it asks where the system's shared memory is, and may use it
     uint32_t local_size;         // bytes of stack per thread that the static call graph needs
     bool recursive;              // a cycle or an indirect call: local_size is only a start
     uint32_t param_size;         // bytes of the entry's parameter block
@@ -143,6 +144,9 @@ typedef struct Kernel {
     // Registers that some path reads before anything wrote them, per function.
     struct KernelUnwritten { int function; Row row; const char *name; } *unwritten;
     int unwritten_count;
+    // Loads of which not all bytes matter (.pragma "used_bytes_mask"), in the order of the code.
+    struct KernelUsed { uint32_t index, bytes; } *used;
+    int used_count;
 
     void *arena;
 } Kernel;

@@ -3,6 +3,7 @@
 //
 // Invariant: all memory of a CTA is reached from its Cta and Warps, and nothing else points into it
 // once cta_finish has run.
+#include "softgpu/machine/async.h"
 #include "softgpu/machine/parts.h"
 
 #include <stdio.h>
@@ -56,6 +57,7 @@ static void cta_free(Cta *cta) {
         free(w->local);
         free(w->local_written);
     }
+    async_cta_free(cta);
     free(cta->warps);
     free(cta->shared);
     free(cta->shared_written);
@@ -104,6 +106,7 @@ void cta_start(Sm *sm, uint64_t linear) {
 
 void cta_finish(Cta *cta) {
     Sm *sm = cta->sm;
+    async_cta_finish(cta, cta->live_warps == 0);
     Cta **link = &sm->ctas;
     while (*link != cta) link = &(*link)->next;
     *link = cta->next;

@@ -42,9 +42,17 @@ static void drop(Allocation *a) {
     free(a);
 }
 
-// Address space without memory behind it; NULL if the system refuses.
-static void *reserve(uint64_t size, int protection) {
-    void *p = mmap(NULL, size, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+// Where the ranges begin if the system lets them: so a program's addresses, and the reports about
+// them, are the same in every run. Far from where it puts programs, libraries and stacks itself.
+#define DEVICE_HINT  0x300000000000ull
+#define BYTES_HINT   0x200000000000ull
+#define WRITTEN_HINT 0x280000000000ull
+#define HOST_HINT    0x400000000000ull
+
+// Address space without memory behind it, at `hint` if that is free; NULL if the system refuses.
+static void *reserve(uint64_t hint, uint64_t size, int protection) {
+    void *p = mmap((void *)(uintptr_t)hint, size, protection,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return p == MAP_FAILED ? NULL : p;
 }
 
@@ -71,9 +79,10 @@ static void reserve_windows(void) {
 
 // Reserves the device range, its bytes and its bit map, all or nothing.
 static bool reserve_device(struct GlobalMemory *m, uint64_t size, bool track_written) {
-    void *addresses = reserve(size, PROT_NONE);
-    void *bytes = addresses ? reserve(size, PROT_READ | PROT_WRITE) : NULL;
-    void *written = bytes && track_written ? reserve(size / 8, PROT_READ | PROT_WRITE) : NULL;
+    void *addresses = reserve(DEVICE_HINT, size, PROT_NONE);
+    void *bytes = addresses ? reserve(BYTES_HINT, size, PROT_READ | PROT_WRITE) : NULL;
+    void *written = NULL;
+    if (bytes && track_written) written = reserve(WRITTEN_HINT, size / 8, PROT_READ | PROT_WRITE);
     if (!bytes || (track_written && !written)) {
         if (addresses) munmap(addresses, size);
         if (bytes) munmap(bytes, size);
@@ -124,7 +133,8 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     }
     uint64_t host = HOST_RANGE;
     void *host_bytes;
-    while (!(host_bytes = reserve(host, PROT_READ | PROT_WRITE)) && host > SMALLEST_RANGE)
+    while (!(host_bytes = reserve(HOST_HINT, host, PROT_READ | PROT_WRITE)) &&
+           host > SMALLEST_RANGE)
         host /= 2;
     m->host_base = (uint64_t)(uintptr_t)host_bytes;
     m->host_size = host_bytes ? host : 0;
@@ -201,6 +211,27 @@ static void clear(uint8_t *bytes, uint64_t size) {
     memset((void *)last, 0, end - last);
 }
 
+// Adds the record of a live allocation.
+static bool insert(struct GlobalState *state, uint64_t address, uint64_t size, MemoryKind kind,
+                   const char *name) {
+    if (state->live_count == state->live_capacity) {
+        size_t capacity = state->live_capacity ? 2 * state->live_capacity : 64;
+        Allocation **live = realloc(state->live, capacity * sizeof *live);
+        if (!live) return false;
+        state->live = live;
+        state->live_capacity = capacity;
+    }
+    Allocation *a = calloc(1, sizeof *a);
+    if (!a) return false;
+    *a = (Allocation){.address = address, .size = size, .kind = kind, .serial = ++state->serial};
+    a->name = name ? strdup(name) : NULL;
+    size_t at = first_behind(state, address);
+    memmove(state->live + at + 1, state->live + at, (state->live_count - at) * sizeof *state->live);
+    state->live[at] = a;
+    state->live_count++;
+    return true;
+}
+
 uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, const char *name) {
     struct GlobalState *state = m->state;
     bool on_host = kind == MEMORY_MANAGED || kind == MEMORY_PINNED;
@@ -216,21 +247,7 @@ uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, co
         if (!address) return 0;
         forget(state, address, need);
     }
-    if (state->live_count == state->live_capacity) {
-        size_t capacity = state->live_capacity ? 2 * state->live_capacity : 64;
-        Allocation **live = realloc(state->live, capacity * sizeof *live);
-        if (!live) return 0;
-        state->live = live;
-        state->live_capacity = capacity;
-    }
-    Allocation *a = calloc(1, sizeof *a);
-    if (!a) return 0;
-    *a = (Allocation){.address = address, .size = size, .kind = kind, .serial = ++state->serial};
-    a->name = name ? strdup(name) : NULL;
-    size_t at = first_behind(state, address);
-    memmove(state->live + at + 1, state->live + at, (state->live_count - at) * sizeof *state->live);
-    state->live[at] = a;
-    state->live_count++;
+    if (!insert(state, address, size, kind, name)) return 0;
     state->used += takes;
     if (state->used > state->peak) state->peak = state->used;
     // Bytes and marks are zero here: the range is fresh, or was cleared when it was freed.
@@ -246,13 +263,45 @@ static void remember(struct GlobalState *state, Allocation *a) {
     *slot = a;
 }
 
-bool global_free(struct GlobalMemory *m, uint64_t address) {
-    struct GlobalState *state = m->state;
+// Takes the allocation that begins at an address out of the live ones; NULL if there is none.
+static Allocation *take(struct GlobalState *state, uint64_t address, bool registered) {
     size_t at = first_behind(state, address);
-    if (!at || state->live[at - 1]->address != address) return false;
+    if (!at || state->live[at - 1]->address != address) return NULL;
     Allocation *a = state->live[at - 1];
+    if ((a->kind == MEMORY_REGISTERED) != registered) return NULL;
     memmove(state->live + at - 1, state->live + at, (state->live_count - at) * sizeof *state->live);
     state->live_count--;
+    return a;
+}
+
+bool global_register(struct GlobalMemory *m, uint64_t address, uint64_t size) {
+    struct GlobalState *state = m->state;
+    uint64_t end = address + size;
+    if (!size || end < address) return false;
+    bool in_device = address < m->device_base + m->device_size && end > m->device_base;
+    bool in_host = address < m->host_base + m->host_size && end > m->host_base;
+    if (in_device || in_host) return false;
+    size_t at = first_behind(state, address);
+    if (at && address - state->live[at - 1]->address < state->live[at - 1]->size) return false;
+    if (at < state->live_count && state->live[at]->address < end) return false;
+    forget(state, address, size);
+    return insert(state, address, size, MEMORY_REGISTERED, NULL);
+}
+
+bool global_unregister(struct GlobalMemory *m, uint64_t address) {
+    Allocation *a = take(m->state, address, true);
+    if (a) remember(m->state, a);
+    return a != NULL;
+}
+
+void global_sampled(struct GlobalMemory *m) {
+    for (size_t i = 0; i < m->state->live_count; i++) m->state->live[i]->sampled = true;
+}
+
+bool global_free(struct GlobalMemory *m, uint64_t address) {
+    struct GlobalState *state = m->state;
+    Allocation *a = take(state, address, false);
+    if (!a) return false;
     uint64_t whole = footprint(a->size) - GAP;
     clear(global_pointer(m, address), whole);
     uint64_t offset = address - m->device_base;

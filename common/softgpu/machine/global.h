@@ -12,12 +12,13 @@
 #include <stdint.h>
 
 typedef enum {
-    MEMORY_DEVICE,   // cudaMalloc
-    MEMORY_MANAGED,  // cudaMallocManaged, __managed__
-    MEMORY_PINNED,   // cudaMallocHost
-    MEMORY_MODULE,   // a __device__ variable
-    MEMORY_CONSTANT, // a __constant__ variable: kernels may not write it
-    MEMORY_HEAP,     // malloc in a kernel
+    MEMORY_DEVICE,     // cudaMalloc
+    MEMORY_MANAGED,    // cudaMallocManaged, __managed__
+    MEMORY_PINNED,     // cudaMallocHost
+    MEMORY_MODULE,     // a __device__ variable
+    MEMORY_CONSTANT,   // a __constant__ variable: kernels may not write it
+    MEMORY_HEAP,       // malloc in a kernel
+    MEMORY_REGISTERED, // the program's own memory, made known with cudaHostRegister
 } MemoryKind;
 
 typedef struct Allocation {
@@ -27,6 +28,7 @@ typedef struct Allocation {
     const char *name; // of a variable, or NULL
     uint64_t serial;  // counts allocations: to name them in findings
     bool freed;       // kept for a while so that a use after free can say so
+    bool sampled;     // lived while only some blocks of a grid ran: who knows what is written
 } Allocation;
 
 struct GlobalMemory {
@@ -50,6 +52,13 @@ void global_delete(struct GlobalMemory *m);
 uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, const char *name);
 // false if `address` is not the start of a live allocation.
 bool global_free(struct GlobalMemory *m, uint64_t address);
+// Makes host memory known as memory that kernels can reach, at its own address. false if it overlaps
+// what is known already.
+bool global_register(struct GlobalMemory *m, uint64_t address, uint64_t size);
+// The opposite; the memory stays as it is. false if `address` is no start of registered memory.
+bool global_unregister(struct GlobalMemory *m, uint64_t address);
+// Only some blocks of a grid have run: the live allocations' unwritten bytes mean nothing any more.
+void global_sampled(struct GlobalMemory *m);
 // The live allocation that holds `address`, or NULL. Threads may ask at the same time, but not
 // while another one allocates or frees.
 const Allocation *global_find(struct GlobalMemory *m, uint64_t address);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/machine/async.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/machine/parts.h"
@@ -79,6 +80,7 @@ Gpu *gpu_new(const Settings *wanted, const GpuFigures *figures) {
 static void sm_free(Sm *sm) {
     ctas_drop(sm);
     events_free(sm);
+    async_free(sm);
     if (sm->l1) cache_free(sm->l1);
     free(sm->requests);
     free(sm->ready);

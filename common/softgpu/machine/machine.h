@@ -38,6 +38,8 @@ typedef struct LaunchState LaunchState;
 #define FUNCTION_WINDOW    0x6f3000000000ull // function ids: not readable
 #define RANK_SHIFT         24                // shared addresses: cta_rank << 24 | offset
 #define SHARED_RESERVED    0x400             // bytes at the start that belong to the system
+#define SHARED_SCRATCH     0x100 // … from here on also to kernels that ask for it by name
+                                 // (%reserved_smem_offset_1: tiles of cooperative groups)
 
 // ---- groups: lanes of a warp that share a program counter
 
@@ -119,6 +121,8 @@ struct Warp {
     uint32_t exists;          // lanes within the CTA's thread count
     uint64_t *local_written;  // one bit per byte of `local`: the init check; NULL when off
     uint64_t stores;          // changes this warp has made: a poll without any counts as blocked
+    struct AsyncWarp *async;  // copies under way (machine/async.h), NULL until the first
+    uint64_t waited_at;       // when it last found an mbarrier's phase incomplete
     // Private to machine/:
     WarpStatus status;
     uint8_t *stack;           // rows of all frames
@@ -158,6 +162,10 @@ struct Cta {
     uint8_t *shared;     // byte at shared address x (rank bits aside) is shared[x]
     uint32_t shared_size;// one past the last valid address; addresses below SHARED_RESERVED are not
     uint8_t *shared_written; // one byte per byte of shared memory; NULL when the init check is off
+    uint64_t *closed;    // words that plain accesses may not touch now (machine/async.h), or NULL
+    struct MbarrierTable *mbarriers; // live objects (machine/mbarrier.h), NULL until the first
+    uint32_t async_arrivals; // operations under way that arrive at an mbarrier
+    bool closed_overlap; // some word is closed twice
     Barrier barriers[NAMED_BARRIERS];
     // Private to machine/:
     size_t shared_allocated;
@@ -170,7 +178,8 @@ typedef struct {         // an L2 request, logged in the parallel phase
     uint64_t line;       // address >> 7
     uint64_t time;
     uint8_t sectors;     // 32-byte sectors of the line, bit mask
-    uint8_t write;       // 0 read, 1 write (full sectors), 2 write (partial), 3 atomic
+    uint8_t write;       // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic
+    uint32_t bytes;      // 2: which bytes of the sector, a bit each
 } L2Request;
 
 struct Sm {
@@ -187,6 +196,7 @@ struct Sm {
     L2Request *requests;
     size_t request_count, request_capacity;
     struct EventQueue *events; // (time, order) → completion; machine/event.h
+    struct AsyncPool *async;   // memory of asynchronous operations; machine/async.h
     uint64_t changes;    // stores, barrier completions, exits: progress, for deadlock detection
     bool faulted;        // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
@@ -230,6 +240,7 @@ typedef struct KernelStats {
     double time_us;          // by the roofline, or the timing model
     const char *bound;       // what limits the time: "fma", "lsu", "hbm", …
     double host_seconds;     // how long the emulation took
+    double cpu_seconds;      // what all host threads worked for it
     int sms_simulated, sms_total;
     int finding_count;
 } KernelStats;
@@ -248,6 +259,7 @@ struct LaunchState {
     const uint8_t *params;
     uint64_t grid_size;
     bool many_sms;       // more than one SM has work: deferral is needed
+    bool sampled;        // blocks of the SMs that aren't simulated are left out
     uint64_t id;         // counts launches, seeds
     // Private to machine/:
     bool timing;

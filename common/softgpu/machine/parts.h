@@ -116,6 +116,8 @@ void spin_begin(Sm *sm);
 void spin_go_on(Sm *sm);
 // Has every warp of the SM that isn't blocked come back to an earlier state?
 bool spin_all_recur(const Sm *sm);
+// Has every such warp found an mbarrier's phase incomplete since `time`?
+bool spin_all_await(const Sm *sm, uint64_t time);
 
 // ---- workers.c: host threads
 

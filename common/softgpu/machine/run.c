@@ -15,6 +15,7 @@
 #include "softgpu/check/deadlock.h"
 #include "softgpu/check/findings.h"
 #include "softgpu/execute/special.h"
+#include "softgpu/machine/async.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/machine/parts.h"
@@ -28,7 +29,8 @@ enum {
     QUIET_ROUNDS = 64,       // rounds without change after which warps are watched
     CACHE_WAYS = 16,
     L1_WAYS = 16,
-    L1_LEAST = 16 << 10, // bytes of L1 that shared memory always leaves
+    AWAIT_LIMIT = 1 << 30, // SM time, most of a second
+    L1_LEAST = 16 << 10,   // bytes of L1 that shared memory always leaves
     ERROR_CONFIGURATION = 9,
     ERROR_RESOURCES = 701,
     ERROR_LAUNCH_FAILURE = 719,
@@ -53,6 +55,7 @@ typedef struct {
     int active_count;
     uint64_t work;                                         // instructions of the last round
     uint64_t changes, quiet_rounds, next_watch, watch_end; // for stuck()
+    uint64_t quiet_since;
     uint64_t clocks;
     bool watching, failed;
 } Run;
@@ -156,7 +159,11 @@ static void merge(Run *r) {
             uint64_t bytes = 32 * (uint64_t)__builtin_popcount(q->sectors);
             if (q->write != 1 && q->write != 2) r->l2.read_bytes += bytes;
             if (q->write) r->l2.write_bytes += bytes;
-            cache_l2_access(r->gpu->l2, q->line, q->sectors, q->write, &r->hbm);
+            if (q->write == 2)
+                cache_l2_write_part(r->gpu->l2, q->line, __builtin_ctz(q->sectors), q->bytes,
+                                    &r->hbm);
+            else
+                cache_l2_access(r->gpu->l2, q->line, q->sectors, q->write, &r->hbm);
         }
         sm->request_count = 0;
     }
@@ -241,6 +248,23 @@ static bool release_joins(Run *r) {
     return released;
 }
 
+// Lands the asynchronous copies that only a wait would have landed, everywhere. False if there are
+// none.
+static bool land_copies(Run *r) {
+    bool landed = false;
+    for (int s = 0; s < r->sms; s++) landed |= async_land_all(&r->gpu->sm[s]);
+    return landed;
+}
+
+// Has every warp that may act been waiting at an mbarrier for so long that it is in vain? Waits that
+// read a clock never come back to an earlier state, so only time tells.
+static bool await_in_vain(const Run *r) {
+    if (r->now - r->quiet_since < AWAIT_LIMIT) return false;
+    for (int s = 0; s < r->sms; s++)
+        if (!spin_all_await(&r->gpu->sm[s], r->now - AWAIT_LIMIT / 2)) return false;
+    return true;
+}
+
 static void watch(Run *r, bool on) {
     r->watching = on;
     for (int s = 0; s < r->sms; s++) {
@@ -253,7 +277,7 @@ static void watch(Run *r, bool on) {
 // is to come. Reports it if so.
 static bool stuck(Run *r, bool idle) {
     if (idle) {
-        if (release_joins(r)) return false;
+        if (release_joins(r) || land_copies(r)) return false;
         report_deadlock(&r->state);
         return true;
     }
@@ -261,11 +285,18 @@ static bool stuck(Run *r, bool idle) {
     if (changes != r->changes) {
         r->changes = changes;
         r->quiet_rounds = 0;
+        r->quiet_since = r->now;
         r->next_watch = QUIET_ROUNDS;
         if (r->watching) watch(r, false);
         return false;
     }
     r->quiet_rounds++;
+    if (await_in_vain(r)) {
+        r->quiet_since = r->now;
+        if (release_joins(r) || land_copies(r)) return false;
+        report_spinning(&r->state);
+        return true;
+    }
     if (!r->watching) {
         if (r->quiet_rounds < r->next_watch) return false;
         r->clocks = count_clocks(r);
@@ -292,7 +323,7 @@ static bool stuck(Run *r, bool idle) {
     }
     r->quiet_rounds = 0;
     r->next_watch = QUIET_ROUNDS;
-    if (release_joins(r)) return false;
+    if (release_joins(r) || land_copies(r)) return false;
     report_spinning(&r->state);
     return true;
 }
@@ -493,9 +524,14 @@ static void abandon(Run *r) {
     }
 }
 
+static double seconds_on(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
 int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
-    struct timespec begin, end;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    double begin = seconds_on(CLOCK_MONOTONIC), begin_cpu = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
     findings_configure(gpu->settings);
     findings_begin_launch();
     const Settings *settings = gpu->settings;
@@ -505,7 +541,7 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
     memset(r, 0, sizeof *r);
     r->gpu = gpu;
     r->launch = *launch;
-    r->now = gpu->now;
+    r->now = r->quiet_since = gpu->now;
     r->threads = settings->threads > 0 ? settings->threads : 1;
     r->state = (LaunchState){
         .launch = &r->launch,
@@ -531,6 +567,8 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         gpu->sample = samples && !launch->cooperative ? settings->sample : gpu->figures.sms;
         r->sms = (uint64_t)gpu->sample < r->state.grid_size ? gpu->sample : (int)r->state.grid_size;
         r->state.many_sms = r->sms > 1;
+        r->state.sampled =
+            gpu->sample < gpu->figures.sms && r->state.grid_size > (uint64_t)gpu->sample;
         choose_sample(r);
         r->counters = calloc((size_t)r->threads, sizeof *r->counters);
         r->active = calloc((size_t)r->sms, sizeof *r->active);
@@ -544,6 +582,7 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         run_rounds(r);
 
         gpu->now = r->now;
+        if (r->state.sampled) global_sampled(gpu->memory);
         if (r->failed) {
             error = findings_launch_error();
             if (!error) error = ERROR_LAUNCH_FAILURE;
@@ -555,9 +594,8 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         free(r->active);
         free(r->state.defers);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    stats->host_seconds =
-        (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+    stats->host_seconds = seconds_on(CLOCK_MONOTONIC) - begin;
+    stats->cpu_seconds = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - begin_cpu;
     stats->finding_count = findings_launch_count();
     gpu->clock_us += stats->time_us;
     findings_end_launch();

@@ -85,3 +85,12 @@ bool spin_all_recur(const Sm *sm) {
         }
     return true;
 }
+
+bool spin_all_await(const Sm *sm, uint64_t time) {
+    for (const Cta *cta = sm->ctas; cta; cta = cta->next)
+        for (int k = 0; k < cta->warp_count; k++) {
+            const Warp *w = &cta->warps[k];
+            if (w->live && may_act(w) && w->waited_at < time) return false;
+        }
+    return true;
+}

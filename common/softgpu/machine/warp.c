@@ -20,7 +20,7 @@ void warp_start(Warp *w) {
     w->stores = w->turn_stores = 0;
     w->turns = w->quiet_turns = 0;
     w->gathered = 0;
-    w->gathered_at = 0;
+    w->gathered_at = w->waited_at = 0;
     memset(&w->spin, 0, sizeof w->spin);
     frames_start(w);
     w->groups[0] = (Group){.pc = w->kernel->functions[0].entry,

@@ -148,6 +148,7 @@ struct Parser {
     int depth;                   // scopes[depth] is the innermost
     const PtxLocation *location; // of the last .loc
     const PtxLocation *last;     // record of the last instruction
+    uint32_t used_bytes;         // of a pragma, for the next instruction
     Reference *references;
     size_t reference_count, reference_capacity;
     struct PtxFixup *fixups; // of the initialiser under way

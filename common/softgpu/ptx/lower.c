@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/execute/special.h"
 #include "softgpu/ptx/lowering.h"
 #include "softgpu/ptx/table.h"
 
@@ -100,9 +101,11 @@ void emit_insn(Lowering *l, const Insn *i) {
         l->code = must(realloc(l->code, n * sizeof *l->code));
         l->locations = must(realloc(l->locations, n * sizeof *l->locations));
         l->texts = must(realloc(l->texts, n * sizeof *l->texts));
+        l->used = must(realloc(l->used, n * sizeof *l->used));
     }
     l->locations[l->code_count] = l->ptx->location;
     l->texts[l->code_count] = l->ptx->full;
+    l->used[l->code_count] = l->ptx->used_bytes;
     l->code[l->code_count] = *i;
     l->code[l->code_count].index = l->code_count;
     l->code_count++;
@@ -294,6 +297,16 @@ static uint32_t estimate_registers(const Lowering *l, const PtxFunction *entry) 
     return registers < REGISTERS_LEAST ? REGISTERS_LEAST : registers;
 }
 
+// Lists the loads of which only some bytes matter.
+static void list_used(Lowering *l) {
+    Kernel *k = l->kernel;
+    int count = 0;
+    for (uint32_t i = 0; i < l->code_count; i++) count += l->used[i] != 0;
+    k->used = arena_alloc(l->arena, sizeof *k->used * ((size_t)count + 1));
+    for (uint32_t i = 0; i < l->code_count; i++)
+        if (l->used[i]) k->used[k->used_count++] = (struct KernelUsed){i, l->used[i]};
+}
+
 // Lists the registers that some path reads before anything wrote them.
 static void list_unwritten(Lowering *l) {
     Kernel *k = l->kernel;
@@ -321,6 +334,10 @@ static void finish(Lowering *l) {
     memcpy(k->locations, l->locations, sizeof *k->locations * l->code_count);
     memcpy(k->texts, l->texts, sizeof *k->texts * l->code_count);
 
+    for (uint32_t i = 0; i < l->code_count; i++)
+        k->shared_scratch |=
+            l->code[i].run == read_special && l->code[i].imm == SPECIAL_RESERVED_SMEM_1;
+
     for (size_t r = 0; r < l->reference_count; r++) {
         const struct Reference *reference = &l->references[r];
         *reference->slot = &k->code[reference->body->code_of[reference->target]];
@@ -346,6 +363,7 @@ static void lowering_free(Lowering *l) {
     free(l->code);
     free(l->locations);
     free(l->texts);
+    free(l->used);
     free(l->references);
     free(l->constants);
     free(l->shared);
@@ -370,6 +388,7 @@ Kernel *kernel_lower(PtxFunction *entry, Linker *linker, uint32_t registers, Ptx
     for (int b = 0; b < l.body_count; b++) lower_body(&l, l.bodies[b]);
     finish(&l);
     list_unwritten(&l);
+    list_used(&l);
     k->registers_estimated = registers == 0;
     k->registers = registers ? registers : estimate_registers(&l, entry);
     lowering_free(&l);

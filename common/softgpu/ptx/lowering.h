@@ -75,6 +75,7 @@ struct Lowering {
     Insn *code;
     const PtxLocation **locations;
     const char **texts;
+    uint32_t *used; // PtxInstruction.used_bytes
     uint32_t code_count, code_capacity;
 
     // Pointers to instructions, written when the code has its final place.

@@ -202,6 +202,8 @@ static void refer_to_labels(Parser *parser, PtxInstruction *instruction, uint32_
 // Reads an instruction; `first` is its first token, an opcode, or the '@' of its guard.
 static void parse_instruction(Parser *parser, const Token *first) {
     PtxInstruction *instruction = add_instruction(parser, first->line);
+    instruction->used_bytes = parser->used_bytes;
+    parser->used_bytes = 0;
     Lexer *lexer = &parser->lexer;
     Token opcode = *first;
     bool good = true;
@@ -270,10 +272,25 @@ static void parse_label(Parser *parser, Name *name) {
     }
 }
 
+// Reads the strings of a .pragma. All are hints to the assembler, without effect on the meaning; but
+// "used_bytes_mask 0x0fff", before a load, says which of the bytes that it reads matter.
+static void parse_pragma(Parser *parser) {
+    static const char used_bytes[] = "used_bytes_mask";
+    Lexer *lexer = &parser->lexer;
+    do {
+        if (lexer->token.kind != TOKEN_STRING) parse_fail(parser, "expected a pragma in quotes");
+        char text[64];
+        snprintf(text, sizeof text, "%.*s", (int)lexer->token.length, lexer->token.begin);
+        const char *found = strstr(text, used_bytes);
+        if (found) parser->used_bytes = (uint32_t)strtoul(found + strlen(used_bytes), NULL, 0);
+        lexer_advance(lexer);
+    } while (accept_mark(parser, ','));
+    expect_mark(parser, ';');
+}
+
 // Reads a declaration or directive; false if the current token is none that a body may hold.
 static bool parse_directive(Parser *parser) {
     PtxVariable plain = {0};
-    Lexer *lexer = &parser->lexer;
     plain.is_extern = accept_text(parser, ".extern");
     if (accept_text(parser, ".loc")) {
         parse_location(parser);
@@ -289,13 +306,8 @@ static bool parse_directive(Parser *parser) {
         parse_variables(parser, SPACE_GLOBAL, &plain, declare_variable);
     } else if (accept_text(parser, ".const")) {
         parse_variables(parser, SPACE_CONST, &plain, declare_variable);
-    } else if (accept_text(parser, ".pragma")) { // hints to the assembler: no effect on meaning
-        do {
-            if (lexer->token.kind != TOKEN_STRING)
-                parse_fail(parser, "expected a pragma in quotes");
-            lexer_advance(lexer);
-        } while (accept_mark(parser, ','));
-        expect_mark(parser, ';');
+    } else if (accept_text(parser, ".pragma")) {
+        parse_pragma(parser);
     } else if (accept_text(parser, ".file")) {
         parse_file(parser);
     } else {

@@ -105,6 +105,7 @@ struct PtxInstruction {
     const int *branch_targets; // brx.idx: instruction indices of its .branchtargets
     int branch_target_count;
     const PtxFunction *prototype; // indirect call: its .callprototype (parameters only)
+    uint32_t used_bytes; // a load's .pragma "used_bytes_mask": a bit per byte that matters; 0 = all
 };
 
 // A module variable, a function's variable, or a parameter.

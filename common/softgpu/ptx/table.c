@@ -11,10 +11,16 @@
 #include "softgpu/ptx/table.h"
 
 static const Form *const tables[] = {
-    integer_forms, bits_forms,    float_forms, function_forms, half_forms,
-    compare_forms, convert_forms, pack_forms,  move_forms,     memory_forms,
-    atomic_forms,  barrier_forms, warp_forms,  control_forms,
+    integer_forms,  bits_forms,    float_forms,       function_forms, half_forms,
+    compare_forms,  convert_forms, pack_forms,        move_forms,     memory_forms,
+    atomic_forms,   barrier_forms, warp_forms,        control_forms,  cp_async_forms,
+    mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,
 };
+
+// The tables one after the other; NULL behind the last.
+const Form *form_table(int number) {
+    return number < (int)(sizeof tables / sizeof *tables) ? tables[number] : NULL;
+}
 
 enum { NAME_BUCKETS = 1024 };
 

@@ -2,6 +2,8 @@
 #ifndef SOFTGPU_TABLE_H
 #define SOFTGPU_TABLE_H
 
+#include <stdio.h>
+
 #include "softgpu/execute/form.h"
 
 // Does the set `modifiers` of a form take exactly the modifiers of the instruction? Fills choice.
@@ -24,5 +26,11 @@ const char *next_operand(const char *operands, OperandPattern *pattern);
 // The forms that fit an instruction, in the order of the table: pass -1 first, then what was
 // returned. -1 when there is none left.
 int form_next(const PtxInstruction *p, int previous, Match *m);
+
+// The tables of forms one after the other; NULL behind the last.
+const Form *form_table(int number);
+
+// Writes the table of forms as Markdown (forms.c): `softgpu --forms`.
+void softgpu_forms(FILE *to);
 
 #endif

@@ -91,6 +91,8 @@ static bool demangle(const char *s, char *out) {
         if (*s == 'L') s++; // internal linkage
         s = skip_source_name(s, &name, &length);
         if (!s) return false;
+        // The scope that nvcc puts static functions of templates' files into is nobody's name.
+        if (nested && !used && length > 10 && !strncmp(name, "_INTERNAL_", 10)) continue;
         if (used) used += (size_t)sprintf(out + used, "::");
         if (length > 10 && !strncmp(name, "_GLOBAL__N", 10)) {
             used += (size_t)sprintf(out + used, "{}");

@@ -2,9 +2,9 @@
 //
 // Shared memory has 32 banks of 4 bytes, each of which delivers one word per clock. An access of
 // up to 4 bytes per lane is one phase; of 8 bytes, two phases of 16 lanes; of 16 bytes, four of
-// 8. A phase takes as many wavefronts as the busiest bank has different words to deliver; lanes
-// that read the same word share it. Atomics on one word don't share: they come one after the
-// other.
+// 8. (So an ldmatrix has a phase for each of its matrices, of eight rows of 16 bytes.) A phase
+// takes as many wavefronts as the busiest bank has different words to deliver; lanes that read the
+// same word share it. Atomics on one word don't share: they come one after the other.
 //
 // The count depends only on the distances between the addresses, and a program's accesses repeat
 // their patterns: so each thread of the host remembers the patterns that it met last.

@@ -2,7 +2,9 @@
 //
 // A set is an array of entries, the one used last in front: so finding a line again is quick,
 // and the last entry is the one to replace. An entry packs the line's number with the state of
-// its four sectors: number << 8 | valid << 4 | dirty; 0 is an empty entry.
+// its four sectors: slot << 60 | (number + 1) << 8 | valid << 4 | dirty; number + 1 = 0 is an empty
+// entry. A sector that is dirty but not valid has been written in part: which of its bytes, the
+// entry's slot in `written` says. It is fetched only if somebody reads it before the rest is written.
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,26 +17,39 @@ struct Cache {
     int ways;
     uint64_t inverse;  // of `sets`, times 2^64, rounded up
     uint64_t *entries; // [sets][ways]
+    struct Written {
+        uint32_t bytes[LINE / SECTOR]; // bit per byte of a sector that was written in part
+    } * written;                       // [sets][slots]; NULL until a write in part comes
 };
+
+enum { WAYS_MOST = 16 }; // slots are 4 bits
+#define LINE_OF(entry) ((entry) << 4 >> 12)
+#define SLOT_OF(entry) ((entry) >> 60)
 
 Cache *cache_new(uint64_t bytes, int ways) {
     Cache *c = calloc(1, sizeof *c);
     if (!c) abort();
-    c->ways = ways;
+    c->ways = ways < WAYS_MOST ? ways : WAYS_MOST;
+    ways = c->ways;
     c->sets = bytes / LINE / ways;
     c->inverse = c->sets > 1 ? ~0ull / c->sets + 1 : 0;
     c->entries = calloc((size_t)c->sets * ways + 1, sizeof *c->entries);
     if (!c->entries) abort();
+    cache_invalidate(c);
     return c;
 }
 
 void cache_free(Cache *c) {
-    if (c) free(c->entries);
+    if (c) {
+        free(c->entries);
+        free(c->written);
+    }
     free(c);
 }
 
 void cache_invalidate(Cache *c) {
-    memset(c->entries, 0, (size_t)c->sets * c->ways * sizeof *c->entries);
+    for (size_t k = 0; k < (size_t)c->sets * c->ways; k++)
+        c->entries[k] = (uint64_t)(k % c->ways) << 60;
 }
 
 // The set of a line. Neighbouring lines go to neighbouring sets, so that a buffer fills all sets
@@ -50,24 +65,38 @@ static uint64_t *set_of(const Cache *c, uint64_t line) {
     return c->entries + set * c->ways;
 }
 
-// Brings the entry of a line to the front of its set and returns its state bits there. If the
-// line is not in the set, the last entry makes room and *evicted says which of its sectors were
-// dirty.
-static uint64_t *touch(const Cache *c, uint64_t line, unsigned *evicted) {
+// The bytes of the sectors of the line in this entry that were written in part.
+static uint32_t *written_of(const Cache *c, const uint64_t *set, uint64_t entry) {
+    return c->written[(size_t)(set - c->entries) + SLOT_OF(entry)].bytes;
+}
+
+// Brings the entry of a line to the front of its set and returns it there. If the line is not in
+// the set, the last entry makes room and *evicted is what it was.
+static uint64_t *touch(const Cache *c, uint64_t line, uint64_t *evicted) {
     uint64_t *set = set_of(c, line);
-    if (set[0] >> 8 == line + 1) return set; // most often
+    if (LINE_OF(set[0]) == line + 1) return set; // most often
     int at = 1;
-    while (at < c->ways && set[at] >> 8 != line + 1) at++;
-    uint64_t entry = (line + 1) << 8;
+    while (at < c->ways && LINE_OF(set[at]) != line + 1) at++;
+    uint64_t entry;
     if (at < c->ways) {
         entry = set[at];
     } else {
         at = c->ways - 1;
-        *evicted = set[at] & 0xf;
+        *evicted = set[at];
+        entry = SLOT_OF(set[at]) << 60 | (line + 1) << 8;
+        if (c->written) memset(written_of(c, set, entry), 0, sizeof(struct Written));
     }
     memmove(set + 1, set, at * sizeof *set);
     set[0] = entry;
     return set;
+}
+
+// What an entry that makes room sends to memory. A sector written in part is read first: memory
+// with error correction is written in whole sectors.
+static void write_back(uint64_t evicted, CacheTraffic *hbm) {
+    unsigned dirty = evicted & 0xf, valid = evicted >> 4 & 0xf;
+    hbm->write_bytes += SECTOR * __builtin_popcount(dirty);
+    hbm->read_bytes += SECTOR * __builtin_popcount(dirty & ~valid);
 }
 
 void cache_l2_access(Cache *c, uint64_t line, uint8_t sectors, uint8_t write, CacheTraffic *hbm) {
@@ -77,18 +106,37 @@ void cache_l2_access(Cache *c, uint64_t line, uint8_t sectors, uint8_t write, Ca
         if (write) hbm->write_bytes += bytes;
         return;
     }
-    unsigned evicted = 0;
+    uint64_t evicted = 0;
     uint64_t *entry = touch(c, line, &evicted);
+    write_back(evicted, hbm);
     unsigned missing = sectors & ~(*entry >> 4) & 0xf;
-    hbm->write_bytes += SECTOR * __builtin_popcount(evicted);
     if (write != 1) hbm->read_bytes += SECTOR * __builtin_popcount(missing);
     *entry |= (uint64_t)sectors << 4;
     if (write) *entry |= sectors;
 }
 
+void cache_l2_write_part(Cache *c, uint64_t line, int sector, uint32_t bytes, CacheTraffic *hbm) {
+    if (!c->sets) {
+        cache_l2_access(c, line, (uint8_t)(1u << sector), 2, hbm);
+        return;
+    }
+    if (!c->written) {
+        c->written = calloc((size_t)c->sets * c->ways, sizeof *c->written);
+        if (!c->written) abort();
+    }
+    uint64_t evicted = 0;
+    uint64_t *entry = touch(c, line, &evicted);
+    write_back(evicted, hbm);
+    *entry |= 1u << sector;
+    if (*entry >> (4 + sector) & 1) return;
+    uint32_t *written = &written_of(c, entry, *entry)[sector];
+    *written |= bytes;
+    if (*written == UINT32_MAX) *entry |= 1u << (4 + sector);
+}
+
 uint8_t cache_l1_read(Cache *c, uint64_t line, uint8_t sectors) {
     if (!c->sets) return sectors;
-    unsigned evicted = 0;
+    uint64_t evicted;
     uint64_t *entry = touch(c, line, &evicted);
     unsigned missing = sectors & ~(*entry >> 4) & 0xf;
     *entry |= (uint64_t)sectors << 4;
@@ -100,7 +148,7 @@ void cache_l1_write(Cache *c, uint64_t line, uint8_t sectors) {
     if (!c->sets) return;
     uint64_t *set = set_of(c, line);
     for (int at = 0; at < c->ways; at++) {
-        if (set[at] >> 8 != line + 1) continue;
+        if (LINE_OF(set[at]) != line + 1) continue;
         uint64_t entry = set[at];
         memmove(set + 1, set, at * sizeof *set);
         set[0] = entry;

@@ -38,6 +38,8 @@ static double lanes_per_clock(const GpuFigures *f, Pipe pipe) {
 static double tensor_rate(const GpuFigures *f, const char *text) {
     if (strstr(text, ".f64")) return f->tensor_flops_f64;
     if (strstr(text, ".tf32")) return f->tensor_flops_tf32;
+    if (strstr(text, ".s8") || strstr(text, ".u8")) return 2 * f->tensor_flops_f16;
+    if (!strncmp(text, "mma.", 4)) return f->tensor_flops_f16; // fp8 too: runs as f16 (mma.c)
     if (f->tensor_flops_fp8 &&
         (strstr(text, ".e4m3") || strstr(text, ".e5m2") || strstr(text, "f8f6f4"))) {
         return f->tensor_flops_fp8;

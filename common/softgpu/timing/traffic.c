@@ -34,33 +34,15 @@ static uint64_t line_of(const struct GlobalMemory *m, uint64_t address) {
 }
 
 // Logs a request to L2, to be applied when the round ends.
-static void request(Sm *sm, uint64_t line, unsigned sectors, unsigned write) {
+static void request(Sm *sm, uint64_t line, unsigned sectors, unsigned write, uint32_t bytes) {
     if (!sectors) return;
     if (sm->request_count == sm->request_capacity) {
         sm->request_capacity = sm->request_capacity ? 2 * sm->request_capacity : REQUESTS_FIRST;
         sm->requests = realloc(sm->requests, sm->request_capacity * sizeof *sm->requests);
         if (!sm->requests) abort();
     }
-    sm->requests[sm->request_count++] =
-        (L2Request){.line = line, .time = sm->time, .sectors = sectors, .write = write};
-}
-
-// Counts one line of an access: the sectors that it touches, and those of which it touches all bytes.
-static void touch_line(Warp *w, uint64_t line, unsigned sectors, unsigned full, TrafficKind kind,
-                       bool bypass_l1) {
-    Sm *sm = w->sm;
-    if (kind == TRAFFIC_ATOMIC) {
-        request(sm, line, sectors, 3);
-    } else if (kind == TRAFFIC_WRITE) {
-        if (sm->l1) cache_l1_write(sm->l1, line, sectors);
-        request(sm, line, full, 1);
-        request(sm, line, sectors & ~full, 2);
-    } else {
-        unsigned missed = bypass_l1 || !sm->l1 ? sectors : cache_l1_read(sm->l1, line, sectors);
-        sm->counters->l1_misses += __builtin_popcount(missed);
-        sm->counters->l1_hits += __builtin_popcount(sectors & ~missed);
-        request(sm, line, missed, 0);
-    }
+    sm->requests[sm->request_count++] = (L2Request){
+        .line = line, .time = sm->time, .sectors = sectors, .write = write, .bytes = bytes};
 }
 
 // The bits [from, to) of 64.
@@ -76,14 +58,39 @@ static inline void mark(Touched *t, unsigned from, unsigned to, bool bytes) {
     t->high |= bits_between(from > 64 ? from - 64 : 0, to > 64 ? to - 64 : 0);
 }
 
+// The touched bytes of a sector.
+static uint32_t bytes_of(const Touched *t, int sector) {
+    return (uint32_t)((sector < 2 ? t->low : t->high) >> (sector % 2 * SECTOR));
+}
+
 // The sectors of which all bytes are touched.
 static unsigned full_sectors(const Touched *t) {
     unsigned full = 0;
-    for (int sector = 0; sector < LINE / SECTOR; sector++) {
-        uint32_t bytes = (uint32_t)((sector < 2 ? t->low : t->high) >> (sector % 2 * SECTOR));
-        full |= (unsigned)(bytes == UINT32_MAX) << sector;
-    }
+    for (int sector = 0; sector < LINE / SECTOR; sector++)
+        full |= (unsigned)(bytes_of(t, sector) == UINT32_MAX) << sector;
     return full;
+}
+
+// Counts one line of an access. Sectors written in part are requests of their own.
+static void touch_line(Warp *w, const Touched *t, TrafficKind kind, bool bypass_l1) {
+    Sm *sm = w->sm;
+    if (kind == TRAFFIC_ATOMIC) {
+        request(sm, t->line, t->sectors, 3, 0);
+    } else if (kind == TRAFFIC_WRITE) {
+        unsigned full = full_sectors(t);
+        if (sm->l1) cache_l1_write(sm->l1, t->line, t->sectors);
+        request(sm, t->line, full, 1, 0);
+        for (unsigned part = t->sectors & ~full; part; part &= part - 1) {
+            int sector = __builtin_ctz(part);
+            request(sm, t->line, 1u << sector, 2, bytes_of(t, sector));
+        }
+    } else {
+        unsigned missed =
+            bypass_l1 || !sm->l1 ? t->sectors : cache_l1_read(sm->l1, t->line, t->sectors);
+        sm->counters->l1_misses += __builtin_popcount(missed);
+        sm->counters->l1_hits += __builtin_popcount(t->sectors & ~missed);
+        request(sm, t->line, missed, 0, 0);
+    }
 }
 
 // The lines that an access touches, in the order met.
@@ -120,11 +127,7 @@ static inline void add_bytes(Lines *lines, uint64_t line, unsigned at, uint64_t 
 }
 
 static void touch_lines(Warp *w, const Lines *lines, TrafficKind kind, bool bypass_l1) {
-    for (int k = 0; k < lines->count; k++) {
-        const Touched *t = &lines->touched[k];
-        unsigned full = kind == TRAFFIC_WRITE ? full_sectors(t) : 0;
-        touch_line(w, t->line, t->sectors, full, kind, bypass_l1);
-    }
+    for (int k = 0; k < lines->count; k++) touch_line(w, &lines->touched[k], kind, bypass_l1);
 }
 
 void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass_l1) {

@@ -10,8 +10,8 @@ typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC } TrafficKind;
 
 // An access of `size` bytes (1…32) per lane of `mask` to global memory. `bypass_l1`: volatile,
 // acquire, .cg and the like.
-void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size, uint32_t mask,
-                    TrafficKind kind, bool bypass_l1);
+void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size,
+                    uint32_t mask, TrafficKind kind, bool bypass_l1);
 // The same for an access whose bytes are known as ranges; to be called only when timing is on.
 void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass_l1);
 // An access of `size` bytes (1…16) per lane to shared memory; counts wavefronts (bank conflicts).
@@ -37,9 +37,14 @@ typedef struct {
 
 Cache *cache_new(uint64_t bytes, int ways);
 void cache_free(Cache *c);
-void cache_invalidate(Cache *c); // L1 between kernels: drops everything (it is write-through)
+// Drops everything, dirty lines too, without a word to the next level: L1 between kernels (it is
+// write-through), L2 when a new measurement begins.
+void cache_invalidate(Cache *c);
 // Write-back, write-allocate without fetch for full sectors: the L2. Returns what went to HBM.
+// `write` as in L2Request, but not 2.
 void cache_l2_access(Cache *c, uint64_t line, uint8_t sectors, uint8_t write, CacheTraffic *hbm);
+// A write of some bytes of one sector (a bit each): nothing is fetched for it.
+void cache_l2_write_part(Cache *c, uint64_t line, int sector, uint32_t bytes, CacheTraffic *hbm);
 // Read-allocate: returns the sectors that missed.
 uint8_t cache_l1_read(Cache *c, uint64_t line, uint8_t sectors);
 // Write-through, no allocate.

@@ -1,0 +1,300 @@
+// Chapter 4, step standard-tensor-cores: standard attention with its six products on tensor cores,
+// S, P, dP and dS in HBM between the kernels. fp16 and bf16, head_dim 64 and 128.
+//
+//   forward                                       backward
+//   product_matrix   S = scale * Q Kᵀ, masked     weighted_rows<true>   dV = Pᵀ dO
+//   softmax_matrix   P = softmax(S), lse          product_matrix        dP = dO Vᵀ
+//   weighted_rows    O = P V                      softmax_gradients     dS = P ∘ (dP - D)
+//                                                 weighted_rows         dQ = scale * dS K
+//                                                 weighted_rows<true>   dK = scale * dSᵀ Q
+//
+// Rows of the matrices are padded to a multiple of eight numbers, so that every one of them begins
+// at a multiple of the 16 bytes that a copy moves.
+#include "standard_tensor_cores.h"
+
+#include "standard_matrices.h"
+#include "tensor_tile.h"
+
+static const int WARPS = 4, THREADS = 32 * WARPS;
+static const int SIDE = 16 * WARPS; // of the matrices' tiles: 64 rows x 64 keys
+static const int ROW_MULTIPLE = PIECE;
+
+// One tile of C[i][j] = left_i · right_j; as scores scaled, capped and masked on the way out.
+template <typename T, int HEAD_DIM>
+__global__ void __launch_bounds__(THREADS)
+    product_matrix(const Attention a, const void *left, const void *right, T *out, int64_t stride,
+                   bool as_scores) {
+    extern __shared__ uint4 smem[];
+    T *left_smem = (T *)smem;
+    T *right_smem = left_smem + SIDE * HEAD_DIM;
+    const int64_t key_tiles = tiles_of(a.seqlen_k, SIDE);
+    const BlockWork work = block_work(blockIdx.x, key_tiles * tiles_of(a.seqlen_q, SIDE), a.heads);
+    const int64_t first_row = work.tile / key_tiles * SIDE;
+    const int64_t first_key = work.tile % key_tiles * SIDE;
+    const int kv_head = kv_head_of(work.head, a.heads, a.kv_heads);
+    const int warp_row = threadIdx.x / 32 * 16;
+
+    copy_tile<T, HEAD_DIM, THREADS>(
+        left_smem, head_rows<T>(left, work.batch, work.head, a.seqlen_q, a.heads, HEAD_DIM),
+        first_row, SIDE);
+    copy_tile<T, HEAD_DIM, THREADS>(
+        right_smem, head_rows<T>(right, work.batch, kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM),
+        first_key, SIDE);
+    cp_async_commit();
+    cp_async_wait<0>();
+    __syncthreads(); // every thread's copies → all threads
+
+    Accumulator<SIDE> c = {};
+#pragma unroll
+    for (int d = 0; d < HEAD_DIM; d += 16) {
+        uint32_t fragment_a[4];
+        load_a<HEAD_DIM>(fragment_a, left_smem, warp_row, d);
+#pragma unroll
+        for (int key = 0; key < SIDE; key += 16) {
+            uint32_t fragment_b[4];
+            load_b<HEAD_DIM>(fragment_b, right_smem, d, key);
+            multiply_add<T>(c, fragment_a, fragment_b, key);
+        }
+    }
+
+    if (as_scores) {
+        const int group = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2;
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int64_t row = first_row + warp_row + group + half * 8;
+            const KeyRange seen =
+                visible_keys(row, a.seqlen_q, a.seqlen_k, a.window_left, a.window_right);
+#pragma unroll
+            for (int n = 0; n < SIDE / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    float &number = c.number[n][half * 2 + i];
+                    const int64_t key = first_key + n * 8 + pair + i;
+                    const bool visible = seen.begin <= key && key < seen.end;
+                    number = visible ? score_of(number, a.softmax_scale, a.softcap)
+                                     : -CUDART_INF_F;
+                }
+        }
+    }
+
+    __syncthreads(); // all warps have read the left tile: C may take its place
+    accumulator_to_tile<T, SIDE>(left_smem, warp_row, 0, c, 1);
+    __syncthreads(); // every warp's rows of C → all threads
+    const int64_t head_index = (int64_t)work.batch * a.heads + work.head;
+    store_tile<T, SIDE, THREADS>(out + head_index * a.seqlen_q * stride + first_key, stride,
+                                 first_row, a.seqlen_q, left_smem, SIDE, a.seqlen_k - first_key);
+}
+
+// P = softmax(S) by rows, and lse, a warp a row.
+template <typename T>
+__global__ void __launch_bounds__(ROW_THREADS)
+    softmax_matrix(const StandardMatrices m, float *lse, int64_t rows, int64_t seqlen_k) {
+    const int lane = threadIdx.x % 32;
+    const int64_t row = (int64_t)blockIdx.x * ROW_WARPS + threadIdx.x / 32;
+    if (row >= rows) return;
+    const T *scores = (const T *)m.scores + row * m.stride;
+    T *probabilities = (T *)m.probabilities + row * m.stride;
+
+    float row_max = -CUDART_INF_F;
+    for (int64_t col = lane; col < seqlen_k; col += 32)
+        row_max = fmaxf(row_max, to_float(scores[col]));
+    row_max = warp_max(row_max);
+
+    const float base = finite_max(row_max);
+    float row_sum = 0;
+    for (int64_t col = lane; col < seqlen_k; col += 32)
+        row_sum += expf(to_float(scores[col]) - base);
+    row_sum = warp_sum(row_sum);
+
+    const float inverse = row_sum > 0 ? 1 / row_sum : 0;
+    for (int64_t col = lane; col < seqlen_k; col += 32)
+        store(&probabilities[col], expf(to_float(scores[col]) - base) * inverse);
+    if (lane == 0) lse[row] = log_sum_exp(row_max, row_sum);
+}
+
+// SIDE rows of X = factor * W rows (O = P V, dQ = dS K), or, TRANSPOSED, of X = factor * Wᵀ rows,
+// summed over the query heads of a group (dV = Pᵀ dO, dK = dSᵀ Q). Two tiles of each factor: one
+// is multiplied while the next is on its way.
+template <typename T, int HEAD_DIM, bool TRANSPOSED>
+__global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
+    weighted_rows(const Attention a, const T *matrix, int64_t stride, const void *rows, void *out,
+                  float factor) {
+    extern __shared__ uint4 smem[];
+    const int TILES = SIDE * (SIDE + HEAD_DIM); // numbers of W and of rows
+    T *tiles_smem = (T *)smem;
+    const int64_t out_length = TRANSPOSED ? a.seqlen_k : a.seqlen_q;
+    const int64_t sum_length = TRANSPOSED ? a.seqlen_q : a.seqlen_k;
+    const int out_heads = TRANSPOSED ? a.kv_heads : a.heads;
+    const int sum_heads = TRANSPOSED ? a.heads : a.kv_heads;
+    const int group = a.heads / a.kv_heads; // query heads per K/V head
+    const BlockWork work = block_work(blockIdx.x, tiles_of(out_length, SIDE), out_heads);
+    const int64_t first_out = work.tile * SIDE;
+    const int64_t sum_tiles = tiles_of(sum_length, SIDE);
+    const int64_t steps = sum_tiles * (TRANSPOSED ? group : 1);
+    const int warp_row = threadIdx.x / 32 * 16;
+
+    const auto fetch = [&](int64_t step) {
+        T *w_smem = tiles_smem + step % 2 * TILES;
+        const int turn = (int)((uint32_t)step / (uint32_t)sum_tiles); // which head of the group
+        const int64_t first_sum = (uint32_t)step % (uint32_t)sum_tiles * (int64_t)SIDE;
+        const int query_head = TRANSPOSED ? work.head * group + turn : work.head;
+        const int row_head = TRANSPOSED ? query_head : work.head / group;
+        const int64_t first_row = TRANSPOSED ? first_sum : first_out;
+        const int64_t first_key = TRANSPOSED ? first_out : first_sum;
+        HeadRows<T> w;
+        w.first = matrix + ((int64_t)work.batch * a.heads + query_head) * a.seqlen_q * stride +
+                  first_key;
+        w.stride = stride;
+        w.count = a.seqlen_q;
+        copy_tile<T, SIDE, THREADS>(w_smem, w, first_row, SIDE, a.seqlen_k - first_key);
+        copy_tile<T, HEAD_DIM, THREADS>(
+            w_smem + SIDE * SIDE,
+            head_rows<T>(rows, work.batch, row_head, sum_length, sum_heads, HEAD_DIM), first_sum,
+            SIDE);
+    };
+
+    Accumulator<HEAD_DIM> x = {};
+    if (steps > 0) fetch(0);
+    cp_async_commit();
+    for (int64_t step = 0; step < steps; step++) {
+        const T *w_smem = tiles_smem + step % 2 * TILES;
+        const T *rows_smem = w_smem + SIDE * SIDE;
+        cp_async_wait<0>();
+        __syncthreads(); // every thread's copies → all; the other buffer has been read
+        if (step + 1 < steps) fetch(step + 1);
+        cp_async_commit();
+#pragma unroll
+        for (int k = 0; k < SIDE; k += 16) {
+            uint32_t fragment_a[4];
+            if (TRANSPOSED)
+                load_a_transposed<SIDE>(fragment_a, w_smem, warp_row, k);
+            else
+                load_a<SIDE>(fragment_a, w_smem, warp_row, k);
+#pragma unroll
+            for (int n = 0; n < HEAD_DIM; n += 16) {
+                uint32_t fragment_b[4];
+                load_b_transposed<HEAD_DIM>(fragment_b, rows_smem, k, n);
+                multiply_add<T>(x, fragment_a, fragment_b, n);
+            }
+        }
+    }
+
+    cp_async_wait<0>();
+    __syncthreads(); // all warps have read the tiles: X may take their place
+    accumulator_to_tile<T, HEAD_DIM>(tiles_smem, warp_row, 0, x, factor);
+    __syncthreads(); // every warp's rows of X → all threads
+    store_tile<T, HEAD_DIM, THREADS>(
+        (T *)out + row_offset(work.batch, 0, work.head, out_length, out_heads, HEAD_DIM),
+        (int64_t)out_heads * HEAD_DIM, first_out, out_length, tiles_smem, SIDE);
+}
+
+// ---- launches
+
+template <typename T, int HEAD_DIM>
+static cudaError_t launch_product(const Attention *a, const void *left, const void *right,
+                                  char *out, int64_t stride, bool as_scores) {
+    const int64_t blocks =
+        tiles_of(a->seqlen_q, SIDE) * tiles_of(a->seqlen_k, SIDE) * a->batch * a->heads;
+    if (blocks == 0) return cudaSuccess;
+    product_matrix<T, HEAD_DIM><<<(unsigned)blocks, THREADS, 2 * SIDE * HEAD_DIM * 2, a->stream>>>(
+        *a, left, right, (T *)out, stride, as_scores);
+    return cudaGetLastError();
+}
+
+template <typename T, int HEAD_DIM, bool TRANSPOSED>
+static cudaError_t launch_weighted(const Attention *a, const char *matrix, int64_t stride,
+                                   const void *rows, void *out, float factor) {
+    const int bytes = 2 * SIDE * (SIDE + HEAD_DIM) * 2;
+    const int64_t blocks = a->batch * (TRANSPOSED ? tiles_of(a->seqlen_k, SIDE) * a->kv_heads
+                                                  : tiles_of(a->seqlen_q, SIDE) * a->heads);
+    if (blocks == 0) return cudaSuccess;
+    const auto kernel = weighted_rows<T, HEAD_DIM, TRANSPOSED>;
+    const cudaError_t error = allow_shared_memory(kernel, bytes);
+    if (error != cudaSuccess) return error;
+    kernel<<<(unsigned)blocks, THREADS, bytes, a->stream>>>(*a, (const T *)matrix, stride, rows,
+                                                            out, factor);
+    return cudaGetLastError();
+}
+
+template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Attention *a) {
+    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE);
+    const int64_t rows = (int64_t)a->batch * a->heads * a->seqlen_q;
+    if (rows == 0) return cudaSuccess; // no rows, no outputs
+    cudaError_t error = launch_product<T, HEAD_DIM>(a, a->q, a->k, m.scores, m.stride, true);
+    if (error != cudaSuccess) return error;
+    softmax_matrix<T><<<(unsigned)tiles_of(rows, ROW_WARPS), ROW_THREADS, 0, a->stream>>>(
+        m, a->lse, rows, a->seqlen_k);
+    error = cudaGetLastError();
+    if (error != cudaSuccess) return error;
+    return launch_weighted<T, HEAD_DIM, false>(a, m.probabilities, m.stride, a->v, a->o, 1);
+}
+
+template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Attention *a) {
+    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE);
+    const float scale = a->softmax_scale;
+    // dV = Pᵀ dO; without query rows the sum is empty and dV = 0
+    cudaError_t error =
+        launch_weighted<T, HEAD_DIM, true>(a, m.probabilities, m.stride, a->dout, a->dv, 1);
+    // dP = dO Vᵀ, then dS = P ∘ (dP - D)
+    if (error == cudaSuccess)
+        error = launch_product<T, HEAD_DIM>(a, a->dout, a->v, m.gradients, m.stride, false);
+    if (error == cudaSuccess && a->seqlen_q > 0) error = launch_softmax_gradients<T, HEAD_DIM>(a, m);
+    // dQ = scale dS K;  dK = scale dSᵀ Q
+    if (error == cudaSuccess)
+        error = launch_weighted<T, HEAD_DIM, false>(a, m.gradients, m.stride, a->k, a->dq, scale);
+    if (error == cudaSuccess)
+        error = launch_weighted<T, HEAD_DIM, true>(a, m.gradients, m.stride, a->q, a->dk, scale);
+    return error;
+}
+
+template <typename T> static cudaError_t launch_of(const Attention *a, bool backward) {
+#if BUILT_64
+    if (a->head_dim == 64) return backward ? launch_backward<T, 64>(a) : launch_forward<T, 64>(a);
+#endif
+#if BUILT_128
+    if (a->head_dim == 128)
+        return backward ? launch_backward<T, 128>(a) : launch_forward<T, 128>(a);
+#endif
+    return cudaErrorInvalidValue;
+}
+
+static cudaError_t launch(const Attention *a, bool backward) {
+    return a->dtype == DTYPE_FP16 ? launch_of<__half>(a, backward)
+                                  : launch_of<__nv_bfloat16>(a, backward);
+}
+
+static cudaError_t forward(const Attention *a) {
+    return launch(a, false);
+}
+
+static cudaError_t backward(const Attention *a) {
+    return launch(a, true);
+}
+
+static size_t forward_workspace(const Attention *a) {
+    return standard_matrices(a, ROW_MULTIPLE).forward_bytes;
+}
+
+static size_t backward_workspace(const Attention *a) {
+    return standard_matrices(a, ROW_MULTIPLE).backward_bytes;
+}
+
+static const char *refuses(const Attention *a, bool) {
+    if (a->dtype == DTYPE_FP32)
+        return "standard-tensor-cores takes fp16 and bf16; the step standard takes fp32";
+    if (a->head_dim != 64 && a->head_dim != 128)
+        return "standard-tensor-cores has head_dim 64 and 128; the step standard has all";
+    return refuses_on_cuda_cores(a, standard_blocks(a, SIDE));
+}
+
+const Step standard_tensor_cores_step = {
+    .chapter = 4,
+    .name = "standard-tensor-cores",
+    .idea = "the same six products with mma.sync, S, P, dP and dS in HBM",
+    .exhibit = false,
+    .refuses = refuses,
+    .forward_workspace = forward_workspace,
+    .forward = forward,
+    .backward_workspace = backward_workspace,
+    .backward = backward,
+};

@@ -1,0 +1,60 @@
+// The softmax in base 2: e^(scale x - m) = 2^(factor x - m log2(e)) with factor = scale log2(e), so
+// that a score costs one multiply-add and one ex2, the only exponential that a GPU has.
+#ifndef EXP2_H
+#define EXP2_H
+
+#include <math_constants.h>
+
+#include "harness/attention.h"
+
+// 2^x to 2 units in the last place; results below 2^-126 become 0 (PTX ISA 9.7.3.21, ex2). Without
+// .ftz the compiler would have to scale small arguments: three more instructions a score.
+__device__ static inline float exp2_approximate(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
+// 1 / x to 1 unit in the last place (PTX ISA 9.7.3.14, rcp).
+__device__ static inline float reciprocal_approximate(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+
+// tanh x = 1 - 2 / (1 + e^2x): 0 at e^2x = 1, 1 and -1 at its ends, inf and 0. The one instruction
+// for it, tanh.approx, errs by 2^-11: near a cap of 15 that is 0.007 of a score.
+__device__ static inline float tanh_approximate(float x) {
+    const float e = exp2_approximate(x * (2 * CUDART_L2E_F));
+    return fmaf(-2, reciprocal_approximate(1 + e), 1);
+}
+
+// How products q·k become exponents of 2: factor * adjusted(product), with factor > 0, so that the
+// largest product is the largest exponent.
+typedef struct {
+    float factor;
+    float adjust;       // product → adjust * product, or with a cap tanh(adjust * product)
+    bool capped, plain; // plain: adjusted(product) = product
+} Exponent;
+
+// A cap's scale stands inside the tanh; without a cap all of the scale but its sign is the factor.
+__device__ static inline Exponent exponent_of(float scale, float softcap) {
+    Exponent exponent;
+    exponent.capped = softcap > 0;
+    exponent.adjust = exponent.capped ? scale / softcap : scale > 0 ? 1 : scale < 0 ? -1 : 0;
+    exponent.factor = (exponent.capped ? softcap : scale == 0 ? 1 : fabsf(scale)) * CUDART_L2E_F;
+    exponent.plain = !exponent.capped && scale > 0;
+    return exponent;
+}
+
+__device__ static inline float adjusted(float product, const Exponent &exponent) {
+    const float x = exponent.adjust * product;
+    return exponent.capped ? tanh_approximate(x) : x;
+}
+
+// The logarithm of Σ e^score from the base-2 maximum and sum; -inf for a row without keys.
+__device__ static inline float log_sum_exp_base_2(float row_max, float row_sum) {
+    return row_sum == 0 ? -CUDART_INF_F : (row_max + log2f(row_sum)) * CUDART_LN2_F;
+}
+
+#endif

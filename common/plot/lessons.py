@@ -1,0 +1,180 @@
+"""Writes the numbers and pictures of a run into the lessons: what `make lessons` does.
+
+usage: lessons.py BUILD/VARIANT [N…]
+
+For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the lesson tells the reader
+to, and replaces what stands in the lesson between <!-- run:begin … --> and <!-- run:end -->. Beside
+the lesson it writes results.csv, results.png and tiles.png, and at last the front picture of the
+README; chapter 2's table is also the README's example. Every figure comes from the run; what was not measured is a dash. Needs nothing but Python;
+without matplotlib ($PLOT_PYTHON) the pictures stay as they are.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PLOT = ROOT / "common" / "plot"
+PART = re.compile(r"(<!-- run:begin[^>]*-->\n).*?(<!-- run:end -->)", re.DOTALL)
+SHOWN_IN_README = 2
+KINDS = {
+    "roofline": "Times are a roofline: what the busiest unit alone would take.",
+    "modelled": "Times are modelled.",
+    "measured": "Times are measured.",
+}
+
+
+def scaled(value, units):
+    """Three significant digits in the unit that suits; a dash for what was not measured."""
+    if value is None:
+        return "—"
+    for unit in units:
+        if value < 999.5 or unit == units[-1]:
+            break
+        value /= 1000
+    digits = 0 if value >= 99.95 or value == 0 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f} {unit}"
+
+
+def time_text(us):
+    return scaled(None if us is None else us * 1000, ("ns", "µs", "ms", "s"))
+
+
+def bytes_text(value):
+    return scaled(value, ("B", "KB", "MB", "GB", "TB"))
+
+
+def plain(value, suffix=""):
+    if value is None:
+        return "—"
+    return f"{value:.2f}{suffix}" if value < 9.95 else f"{value:.1f}{suffix}"
+
+
+def error_text(step):
+    """The error of the tensor that is nearest to its limit, as ./run shows it."""
+    measured = [e for name, e in step["errors"].items() if e and name != "lse"]
+    if not measured:
+        return "—"
+    worst = max(measured, key=lambda e: e["max"] / e["limit"])
+    return f"{worst['max']:.1e} (limit {worst['limit']:.1e})"
+
+
+def problem_text(problem):
+    parts = [f"batch {problem['batch']}", f"heads {problem['heads']}",
+             f"seqlen {problem['seqlen_q']} × {problem['seqlen_k']}", f"head_dim {problem['head_dim']}",
+             problem["dtype"]]
+    if problem["causal"]:
+        parts.append("causal")
+    if problem["sample"]:
+        parts.append(f"{problem['sample']} of {problem['sms']} SMs simulated")
+    return " · ".join(parts)
+
+
+def step_name(step):
+    backward = " (backward)" if step["pass"] == "backward" else ""
+    return f"{step['chapter']} {step['name']}{backward}"
+
+
+def table(rows):
+    """A table in Markdown; the first row is the heading, all columns but the first to the right."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "| --- |" + " ---: |" * (len(rows[0]) - 1))
+    return "\n".join(lines) + "\n"
+
+
+def results_table(steps):
+    rows = [["step", "time", "TFLOP/s", "% of peak", "HBM read", "HBM written", "workspace", "÷ naive",
+             "÷ previous", "max error"]]
+    for step in steps:
+        peak = step["peak_fraction"]
+        rows.append([step_name(step), time_text(step["time_us"]), plain(step["tflops"]),
+                     plain(None if peak is None else 100 * peak, "%"), bytes_text(step["hbm_read_bytes"]),
+                     bytes_text(step["hbm_write_bytes"]), bytes_text(step["workspace_bytes"]),
+                     plain(step["speedup_over_naive"], "×"), plain(step["speedup_over_previous"], "×"),
+                     error_text(step)])
+    return table(rows)
+
+
+def busy_table(steps):
+    """Which units each step keeps busy, where softgpu timed it."""
+    steps = [step for step in steps if step["busy"]]
+    units = [unit for unit in (steps[0]["busy"] if steps else ())
+             if any(step["busy"][unit] >= 0.005 for step in steps)]
+    if not units:
+        return ""
+    rows = [["busy, % of the time"] + units]
+    rows += [[step_name(step)] + [f"{100 * step['busy'][unit]:.0f}" for unit in units] for step in steps]
+    return "\n" + table(rows)
+
+
+def run_text(run, command):
+    """What stands between the markers."""
+    device = run["device"]
+    where = device["name"] if device["kind"] == "gpu" else f"softgpu, modelling {device['name']}"
+    clock = f" at {device['clock_ghz']:.3g} GHz" if device["clock_ghz"] else ""
+    kind = next((step["time_kind"] for step in run["steps"] if step["time_kind"]), None)
+    return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\n"
+            f"Timed: {problem_text(run['timed_problem'])}.\n"
+            f"Checked: {problem_text(run['problem'])}.\n\n" + results_table(run["steps"]) +
+            busy_table(run["steps"]) + "\n![speedup over naive, and bytes through HBM](results.png)\n")
+
+
+def draw(script, *arguments):
+    """Runs a script that draws; a machine without matplotlib keeps the pictures it has."""
+    python = os.environ.get("PLOT_PYTHON") or sys.executable
+    if subprocess.run([python, str(PLOT / script), *map(str, arguments)], check=False).returncode:
+        print(f"lessons: {script} drew nothing; the picture stays as it is", file=sys.stderr)
+
+
+def replace_part(path, part):
+    """Puts `part` between the markers of a file; None only looks whether they are there."""
+    text = path.read_text(encoding="utf-8")
+    if len(PART.findall(text)) != 1:
+        raise SystemExit(f"{path}: needs one <!-- run:begin … --> and <!-- run:end --> pair")
+    if part is not None:
+        path.write_text(PART.sub(lambda m: m.group(1) + part + m.group(2), text), encoding="utf-8")
+
+
+def write_lesson(variant, chapter):
+    folder = pathlib.Path(glob.glob(str(ROOT / f"{chapter:02d}_*"))[0])
+    lesson = folder / "README.md"
+    replace_part(lesson, None)
+    print(f"chapter {chapter}: ./run", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
+        done = subprocess.run([program, "--json", f"{scratch}/run.json", "--csv", f"{scratch}/run.csv",
+                               "--plot", f"{scratch}/run.png"], stdout=subprocess.PIPE, encoding="utf-8",
+                              check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"lessons: chapter {chapter}'s ./run ended with status {done.returncode}; "
+                             "the lesson stays as it is")
+        run = json.loads(pathlib.Path(scratch, "run.json").read_text(encoding="utf-8"))
+        csv = pathlib.Path(scratch, "run.csv").read_bytes()
+    (folder / "results.csv").write_bytes(csv)
+    command = f"make chapter-{chapter} && ./run"
+    replace_part(lesson, run_text(run, command))
+    if chapter == SHOWN_IN_README:
+        shown = [f"$ {command}"] + done.stdout.split(f"\n{scratch}")[0].rstrip().split("\n")
+        replace_part(ROOT / "README.md", "\n" + "".join(f"    {line}".rstrip() + "\n" for line in shown) + "\n")
+    draw("chapter.py", folder / "results.csv", folder / "results.png")
+    draw("tiles.py", folder / "results.csv", folder / "tiles.png")
+
+
+def main():
+    if len(sys.argv) < 2:
+        raise SystemExit(__doc__)
+    chapters = [int(n) for n in sys.argv[2:]]
+    if not chapters:
+        chapters = [n for n in range(1, 10) if (pathlib.Path(sys.argv[1]) / f"chapter-{n}").is_dir()]
+    for chapter in chapters:
+        write_lesson(sys.argv[1], chapter)
+    draw("speedup.py", PLOT / "speedup.png", *sorted(ROOT.glob("0?_*/results.csv")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+// The full matrix, for `make test-long CHAPTER=N`: every combination of dtype, head_dim, mask,
+// lengths, head groups, window and softcap, each under three (schedule, async) pairs; and one
+// problem of each step and dtype under 50 schedules × early, late, random.
+//
+// It can be stopped and started again: what passed is noted in $TEST_STATE, with the programs'
+// checksum in the first line, so that notes of another build don't count.
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "matrix.h"
+
+static const char *const lengths[] = {
+    "--seqlen 1",
+    "--seqlen 63",
+    "--seqlen 64",
+    "--seqlen 65",
+    "--seqlen 127",
+    "--seqlen 129",
+    "--seqlen 200",
+    "--seqlen-q 1 --seqlen-k 129",
+    "--seqlen-q 65 --seqlen-k 200",
+    "--seqlen-q 200 --seqlen-k 65",
+    "--seqlen-q 129 --seqlen-k 1",
+};
+static const char *const groups[] = {"--heads 2", "--heads 4 --kv-heads 2",
+                                     "--heads 3 --kv-heads 1"};
+static const char *const masks[] = {"",
+                                    " --causal",
+                                    " --window 16,0",
+                                    " --window 0,40",
+                                    " --window 33,7",
+                                    " --causal --window 50,-1"};
+static const char *const softcaps[] = {"", " --softcap 5"};
+enum {
+    LENGTHS = sizeof lengths / sizeof *lengths,
+    MASKS = sizeof masks / sizeof *masks,
+    CELLS = 3 * 2, // dtypes × head_dims
+};
+
+static char state_path[4096], *passed; // the file's text at the start
+
+static int chapter_asked(void) {
+    const char *text = getenv("TEST_CHAPTER");
+    int chapter = text != NULL ? atoi(text) : 0;
+    ck_assert_msg(chapter >= 1 && chapter <= 3, "TEST_CHAPTER: 1, 2 or 3");
+    return chapter;
+}
+
+// FNV-1a over the program and the emulator that it runs on.
+static unsigned long checksum(const char *path) {
+    unsigned long sum = 14695981039346656037u;
+    FILE *stream = fopen(path, "rb");
+    ck_assert_msg(stream != NULL, "%s is not there", path);
+    for (int c; (c = fgetc(stream)) != EOF;) sum = (sum ^ (unsigned long)c) * 1099511628211u;
+    fclose(stream);
+    return sum;
+}
+
+// Opens the notes, or begins new ones.
+static void state_open(void) {
+    char program[4096], emulator[4096], first[64];
+    const char *build = getenv("TEST_BUILD"), *state = getenv("TEST_STATE");
+    ck_assert_msg(build != NULL && state != NULL, "make test-long sets TEST_BUILD and TEST_STATE");
+    snprintf(program, sizeof program, "%s/chapter-%d/run", build, chapter_asked());
+    snprintf(emulator, sizeof emulator, "%s/../softgpu/lib/libcudart.so.13", build);
+    snprintf(first, sizeof first, "%016lx %016lx\n", checksum(program), checksum(emulator));
+    ck_assert_ptr_nonnull(realpath(build, program));
+    snprintf(state_path, sizeof state_path, "%.4000s", state);
+    if (state[0] != '/') {
+        char *here = realpath(".", NULL);
+        snprintf(state_path, sizeof state_path, "%.2000s/%.2000s", here, state);
+    }
+    if (file_exists(state_path)) passed = file_text(state_path);
+    if (passed != NULL && strncmp(passed, first, strlen(first)) == 0) return;
+    passed = first;
+    write_text(state_path, first);
+    passed = file_text(state_path);
+}
+
+static bool is_done(const char *problem) {
+    char line[500];
+    snprintf(line, sizeof line, "\n%s\n", problem);
+    return strstr(passed, line) != NULL;
+}
+
+static void note(const char *problem) {
+    FILE *stream = fopen(state_path, "ab");
+    ck_assert_msg(stream != NULL, "%s can't be written", state_path);
+    fprintf(stream, "%s\n", problem);
+    ck_assert_int_eq(fclose(stream), 0);
+}
+
+static void check_once(int chapter, const char *problem) {
+    if (is_done(problem)) return;
+    check_problem(chapter, problem);
+    note(problem);
+}
+
+static void every_problem(int cell, const char *pass) {
+    char problem[400];
+    const int chapter = chapter_asked();
+    state_open();
+    enter_folder();
+    for (int l = 0; l < LENGTHS; l++)
+        for (int m = 0; m < MASKS; m++)
+            for (int s = 0; s < 2; s++)
+                for (int g = 0; g < 3; g++) {
+                    snprintf(problem, sizeof problem,
+                             "%s--dtype %s --head-dim %d --batch %d %s %s%s%s", pass,
+                             matrix_dtypes[cell % 3], matrix_head_dims[cell / 3], 1 + g % 2,
+                             lengths[l], groups[g], masks[m], softcaps[s]);
+                    check_once(chapter, problem);
+                }
+}
+
+START_TEST(forward) {
+    every_problem(_i, "");
+}
+END_TEST
+
+START_TEST(backward) {
+    if (chapter_asked() == 1) every_problem(_i, "--backward ");
+}
+END_TEST
+
+// Loop: dtype, async.
+START_TEST(many_schedules) {
+    static const char *const orders[] = {"early", "late", "random"};
+    char problem[400], schedules[200] = "0";
+    const int chapter = chapter_asked();
+    state_open();
+    enter_folder();
+    for (int s = 1; s < 50; s++) {
+        size_t used = strlen(schedules);
+        snprintf(schedules + used, sizeof schedules - used, ",%d", s);
+    }
+    snprintf(problem, sizeof problem,
+             "--dtype %s --async %s --causal --heads 2 --kv-heads 1 --seqlen-q 129 --seqlen-k 150 "
+             "--head-dim 64%s",
+             matrix_dtypes[_i / 3], orders[_i % 3], chapter == 1 ? " --backward" : "");
+    if (is_done(problem)) return;
+    Outcome o = run_chapter(chapter, "--check-only --json - --steps %s --schedule %s %s",
+                            steps_of(chapter), schedules, problem);
+    Json *json = outcome_json(&o, 0);
+    every_step_is_ok(&o, json);
+    ck_assert_int_eq(json_count(json, "problem.schedules"), 50);
+    note(problem);
+}
+END_TEST
+
+Suite *suite_long_matrix(void) {
+    Suite *suite = suite_create("chapters: the full matrix");
+    TCase *tests = tcase_create("long");
+    tcase_set_timeout(tests, 3600);
+    tcase_add_loop_test(tests, many_schedules, 0, 9);
+    tcase_add_loop_test(tests, forward, 0, CELLS);
+    tcase_add_loop_test(tests, backward, 0, CELLS);
+    suite_add_tcase(suite, tests);
+    return suite;
+}

@@ -1,0 +1,165 @@
+// Chapter 3's tensor-core steps: right on every kind of problem under every order, free of bank
+// conflicts from `swizzled` on, and reading each input from HBM once. About half a minute.
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "matrix.h"
+
+#define STEPS "mma-sync,swizzled,cp-async"
+static const char *const steps[] = {"mma-sync", "swizzled", "cp-async"};
+static const char *const orders[MATRIX_PAIRS] = {
+    "--schedule 0 --async early", "--schedule 7 --async late", "--schedule 23 --async random"};
+
+// One problem under three orders: all three steps ok.
+static void check_steps(const char *problem) {
+    for (int i = 0; i < MATRIX_PAIRS; i++) {
+        Outcome run =
+            run_chapter(3, "--check-only --json - --steps " STEPS " %s %s", orders[i], problem);
+        ck_assert_int_eq(every_step_is_ok(&run, outcome_json(&run, 0)), 3);
+    }
+}
+
+// Cell i: dtype, head_dim, causal; each with every length, the other options taking turns.
+START_TEST(every_length) {
+    static const char *const lengths[] = {
+        "--seqlen 1",
+        "--seqlen 63",
+        "--seqlen 65",
+        "--seqlen 127",
+        "--seqlen 200",
+        "--seqlen-q 65 --seqlen-k 200",
+        "--seqlen-q 200 --seqlen-k 65",
+    };
+    static const char *const extras[] = {
+        "--heads 2",
+        "--heads 4 --kv-heads 2",
+        "--heads 2 --window 16,0",
+        "--heads 3 --kv-heads 1 --softcap 5",
+        "--heads 2 --window 33,7",
+        "--heads 2 --kv-heads 1 --window 0,40 --softcap 2",
+    };
+    enter_folder();
+    for (int l = 0; l < 7; l++) {
+        char problem[300];
+        snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s", 1 + l % 2,
+                 matrix_dtypes[1 + _i % 2], matrix_head_dims[_i / 2 % 2], lengths[l],
+                 extras[(l + _i) % 6], _i / 4 ? " --causal" : "");
+        check_steps(problem);
+    }
+}
+END_TEST
+
+// No key, no query, one of each; scales that can't be folded into the exponent as they are.
+START_TEST(edges) {
+    static const char *const problems[] = {
+        "--seqlen-q 40 --seqlen-k 0",
+        "--seqlen-q 0 --seqlen-k 40",
+        "--seqlen-q 300 --seqlen-k 1",
+        "--seqlen-q 1 --seqlen-k 300",
+        "--seqlen-q 300 --seqlen-k 40 --causal",
+        "--seqlen 129 --scale 0 --causal",
+        "--seqlen 129 --scale -1 --causal",
+        "--seqlen 129 --scale -2 --softcap 5",
+        "--seqlen 129 --scale 300",
+    };
+    enter_folder();
+    check_steps(problems[_i]);
+}
+END_TEST
+
+START_TEST(real_input) {
+    enter_folder();
+    char problem[600];
+    snprintf(problem, sizeof problem, "--input %s%s", in_repository("tests/data/minilm_layer0"),
+             _i ? " --causal" : "");
+    check_steps(problem);
+}
+END_TEST
+
+// The order of copies and warps never changes a bit.
+START_TEST(orders_give_the_same_bits) {
+    enter_folder();
+    Array o[MATRIX_PAIRS], lse[MATRIX_PAIRS];
+    for (int i = 0; i < MATRIX_PAIRS; i++) {
+        Outcome run =
+            run_chapter(3, "--check-only --json - --save out --steps %s %s --seqlen 300 --causal",
+                        steps[_i], orders[i]);
+        every_step_is_ok(&run, outcome_json(&run, 0));
+        o[i] = array_read("out/o.npy");
+        lse[i] = array_read("out/lse.npy");
+        arrays_are_equal(&o[0], &o[i]);
+        arrays_are_equal(&lse[0], &lse[i]);
+    }
+}
+END_TEST
+
+// How many wavefronts of shared memory an access took, in units of what it would without conflicts,
+// from softgpu's table of kernels.
+static double bank_conflicts(const char *step, int head_dim) {
+    setenv("SOFTGPU_STATS", "1", 1);
+    Outcome run = run_chapter(
+        3, "--check-only --json - --steps %s --heads 1 --seqlen 200 --head-dim %d", step, head_dim);
+    every_step_is_ok(&run, outcome_json(&run, 0));
+    const char *text = strstr(run.err, "shared wavefronts");
+    ck_assert_msg(text != NULL, "no shared wavefronts in: %s", run.err);
+    double wavefronts, factor;
+    ck_assert_int_eq(sscanf(text, "shared wavefronts %lf (%lf x", &wavefronts, &factor), 2);
+    ck_assert_double_gt(wavefronts, 0);
+    return factor;
+}
+
+START_TEST(bank_conflicts_end_with_the_swizzle) {
+    enter_folder();
+    const int head_dim = matrix_head_dims[_i];
+    ck_assert_double_gt(bank_conflicts("mma-sync", head_dim), 4);
+    ck_assert_double_eq(bank_conflicts("swizzled", head_dim), 1);
+    ck_assert_double_eq(bank_conflicts("cp-async", head_dim), 1);
+}
+END_TEST
+
+// Every input byte once, within 10%: K and V of one head fit in the L2 of a GPU of 4 SMs, all heads'
+// don't. What is written may stay in L2, but can't be more than the outputs.
+START_TEST(hbm_bytes_are_near_the_ideal) {
+    enter_folder();
+    const int head_dim = matrix_head_dims[_i];
+    Outcome run = run_chapter(3,
+                              "--steps cp-async --json - --heads 16 --seqlen 1024 --head-dim %d "
+                              "--sms 4 --sample 0 --check none",
+                              head_dim);
+    const Json *json = outcome_json(&run, 0);
+    every_step_is_ok(&run, json);
+    const double tensor = 16.0 * 1024 * head_dim * 2, lse = 16.0 * 1024 * 4;
+    const Json *step = step_named(json, "cp-async");
+    const double read = json_number(step, "hbm_read_bytes");
+    ck_assert_double_ge(read, 3 * tensor);
+    ck_assert_double_le(read, 1.1 * 3 * tensor);
+    ck_assert_double_le(json_number(step, "hbm_write_bytes"), 1.1 * (tensor + lse));
+    ck_assert_double_eq(json_number(step, "workspace_bytes"), 0);
+}
+END_TEST
+
+START_TEST(fp32_is_refused_in_a_sentence) {
+    enter_folder();
+    Outcome run = run_chapter(3, "--steps %s --dtype fp32 --seqlen 10", steps[_i]);
+    ck_assert_int_eq(run.status, 2);
+    ck_assert_ptr_nonnull(strstr(run.err, "use --dtype fp16 or bf16"));
+}
+END_TEST
+
+Suite *suite_tensor_cores(void);
+Suite *suite_tensor_cores(void) {
+    Suite *suite = suite_create("chapter 3's tensor-core steps");
+    TCase *tests = tcase_create("steps");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, every_length, 0, 8);
+    tcase_add_loop_test(tests, edges, 0, 9);
+    tcase_add_loop_test(tests, real_input, 0, 2);
+    tcase_add_loop_test(tests, orders_give_the_same_bits, 0, 3);
+    tcase_add_loop_test(tests, bank_conflicts_end_with_the_swizzle, 0, 2);
+    tcase_add_loop_test(tests, hbm_bytes_are_near_the_ideal, 0, 2);
+    tcase_add_loop_test(tests, fp32_is_refused_in_a_sentence, 0, 3);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
