@@ -10,7 +10,7 @@ FAST := -O3 -fno-math-errno
 # Products and sums are fused only where the code says so: the emulator must round like the GPU.
 CFLAGS := -std=gnu11 -ffp-contract=off $(OPT) -g -Wall -Wextra -Werror -Icommon -pthread -fPIC -MMD -MP
 MAKEFLAGS += --no-builtin-rules
-ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
+ifeq ($(MAKELEVEL)$(filter -j% --jobs%,$(MAKEFLAGS)),0)
 MAKEFLAGS += --jobs=$(shell nproc 2>/dev/null || echo 2)
 endif
 .DELETE_ON_ERROR:
@@ -209,7 +209,7 @@ lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(
 SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
     global settings timing machine run branch fatbin api matrix matrix_move cp_async mbarrier
 HARNESS_SUITES := reference npy options check run
-PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix
+PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix toy_backward backward
 LONG_SUITES := long_matrix long_sizes
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)

@@ -11,7 +11,6 @@
 #include "cp_async.h"
 
 #include "device/cp_async.h"
-#include "device/exp2.h"
 #include "device/fragments.h"
 #include "device/swizzle.h"
 
@@ -89,31 +88,6 @@ __device__ static inline void add_weighted_values(float (&o_reg)[HEAD_DIM / 8][4
     }
 }
 
-// A row's scores x → 2^(factor x - base), and their sum over this lane's.
-template <int KEYS>
-__device__ static inline float exponentiate_base_2(float (&s_reg)[KEYS / 8][4], int half,
-                                                   float factor, float base) {
-    float sum = 0;
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int i = 2 * half; i < 2 * half + 2; i++) {
-            s_reg[t][i] = exp2_approximate(fmaf(s_reg[t][i], factor, -base));
-            sum += s_reg[t][i];
-        }
-    return sum;
-}
-
-// Products → what the factor multiplies, where the two are not the same.
-template <int KEYS>
-__device__ static inline void adjust_fragments(float (&s_reg)[KEYS / 8][4],
-                                               const Exponent &exponent) {
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; t++)
-#pragma unroll
-        for (int i = 0; i < 4; i++) s_reg[t][i] = adjusted(s_reg[t][i], exponent);
-}
-
 template <typename T, int HEAD_DIM, int KEYS>
 __global__ void __launch_bounds__(TENSOR_THREADS, TENSOR_BLOCKS_PER_SM(HEAD_DIM))
     cp_async(const Attention a) {
@@ -173,7 +147,8 @@ __global__ void __launch_bounds__(TENSOR_THREADS, TENSOR_BLOCKS_PER_SM(HEAD_DIM)
             const float block_max = fragment_row_max<KEYS>(s_reg, half) * exponent.factor;
             const float new_max = fmaxf(row_max[half], block_max);
             const float base = finite_max(new_max);
-            const float block_sum = exponentiate_base_2<KEYS>(s_reg, half, exponent.factor, base);
+            const float block_sum =
+                exponentiate_fragments_base_2<KEYS>(s_reg, half, exponent.factor, base);
             const float rescale = exp2_approximate(row_max[half] - base);
             scale_output<HEAD_DIM>(o_reg, half, rescale);
             row_sum[half] = row_sum[half] * rescale + block_sum;

@@ -28,19 +28,26 @@ __device__ static inline void load_numbers(T *tile_smem, const HeadRows<T> rows,
     }
 }
 
+// The warp's 16 rows of Q, columns d … d + 15, as an operand.
+template <typename T, int HEAD_DIM>
+__device__ static inline void load_query(uint32_t (&q_reg)[4], const T *q_smem, int d) {
+    const int lane = threadIdx.x % 32;
+    // The row and column that this lane names: rows 0-7 and 8-15 of 8 columns, then of the next 8.
+    const LaneRow q = lane_row(HEAD_DIM, threadIdx.x / 32 * 16 + lane % 16, lane / 16 * 8);
+    load_matrix_x4(q_reg, &q_smem[lane_row_at(HEAD_DIM, q, 0, d)]);
+}
+
 // s_reg = Q Kᵀ for the warp's 16 rows.
 template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void multiply_query_key(float (&s_reg)[KEYS / 8][4], const T *q_smem,
                                                  const T *k_smem) {
     const int lane = threadIdx.x % 32;
-    // The row and column that this lane names. Q: rows 0-7 and 8-15 of 8 columns, then of the next 8.
-    const LaneRow q = lane_row(HEAD_DIM, threadIdx.x / 32 * 16 + lane % 16, lane / 16 * 8);
     // K: 8 keys, left and right 8 columns, then the next 8 keys.
     const LaneRow k = lane_row(HEAD_DIM, lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
     for (int d = 0; d < HEAD_DIM; d += 16) {
         uint32_t q_reg[4];
-        load_matrix_x4(q_reg, &q_smem[lane_row_at(HEAD_DIM, q, 0, d)]);
+        load_query<T, HEAD_DIM>(q_reg, q_smem, d);
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t += 2) {
             uint32_t k_reg[4]; // two operands: keys 8 t …, 8 t + 8 …

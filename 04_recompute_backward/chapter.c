@@ -29,7 +29,7 @@ const Chapter chapter = {
               .seqlen_k = 397,
               .head_dim = 64,
               .dtype = DTYPE_FP16},
-    // 1280 tiles of 128 keys: more than four waves of two thread blocks on each of 132 SMs.
+    // 1280 tiles of 128 keys: nearly ten waves of one thread block on each of 132 SMs.
     .timing = {.batch = 5,
                .heads = 16,
                .kv_heads = 16,

@@ -32,9 +32,9 @@ template <int HEAD_DIM> struct GradientTile {
     static constexpr int THREAD_KEYS = KEYS / LANES;
     static constexpr int ROW_PIECES = HEAD_DIM / LANES / 4; // of four columns, of dQ
 
-    static constexpr int OWN_KEYS = 4;                                     // neighbours
-    static constexpr int KEY_LANES = TILE_THREADS / (KEYS / OWN_KEYS);     // that share a key
-    static constexpr int KEY_PIECES = HEAD_DIM / KEY_LANES / 4;            // of dK and dV
+    static constexpr int OWN_KEYS = 4;                                 // neighbours
+    static constexpr int KEY_LANES = TILE_THREADS / (KEYS / OWN_KEYS); // that share a key
+    static constexpr int KEY_PIECES = HEAD_DIM / KEY_LANES / 4;        // of dK and dV
     static constexpr int KEY_FLOATS = KEYS * STRIDE, ROW_FLOATS = ROWS * STRIDE;
     static constexpr int W_FLOATS = ROWS * W_STRIDE;
     static constexpr int FUSED_BYTES = (2 * KEY_FLOATS + 2 * ROW_FLOATS + W_FLOATS) * 4;
@@ -52,8 +52,7 @@ template <int HEAD_DIM> struct GradientTile {
 
 // This thread's pieces: of W, of dQ, of dK or dV.
 template <int HEAD_DIM>
-using WeightPiece =
-    float[GradientTile<HEAD_DIM>::THREAD_ROWS][GradientTile<HEAD_DIM>::THREAD_KEYS];
+using WeightPiece = float[GradientTile<HEAD_DIM>::THREAD_ROWS][GradientTile<HEAD_DIM>::THREAD_KEYS];
 template <int HEAD_DIM>
 using RowPiece = float4[GradientTile<HEAD_DIM>::THREAD_ROWS][GradientTile<HEAD_DIM>::ROW_PIECES];
 template <int HEAD_DIM>
@@ -136,8 +135,8 @@ __device__ static inline void add_over_keys(RowPiece<HEAD_DIM> &x_reg, const flo
         for (int k = 0; k < 4; k++)
 #pragma unroll
             for (int c = 0; c < Tile::ROW_PIECES; c++) {
-                const float4 x = *(const float4 *)&right_smem[(key + k) * Tile::STRIDE +
-                                                              c * Tile::LANES * 4];
+                const float4 x =
+                    *(const float4 *)&right_smem[(key + k) * Tile::STRIDE + c * Tile::LANES * 4];
 #pragma unroll
                 for (int r = 0; r < Tile::THREAD_ROWS; r++)
                     add_weighted4(x_reg[r][c], w_reg[r][k], x);

@@ -58,8 +58,7 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
     const int64_t last_row = min(first_row + Tile::ROWS, a.seqlen_q) - 1;
     const KeyRange all = keys_seen_by_all(first_row, last_row, a.seqlen_q, a.seqlen_k,
                                           a.window_left, a.window_right);
-    const bool unmasked =
-        all.begin <= work.first_key && work.first_key + Tile::KEYS <= all.end;
+    const bool unmasked = all.begin <= work.first_key && work.first_key + Tile::KEYS <= all.end;
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
         const int64_t row = first_row + Tile::ty() + r * Tile::ROW_STEP;
@@ -130,8 +129,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
     const int group = a.heads / a.kv_heads; // query heads per K/V head
     for (int head = work.kv_head * group; head < (work.kv_head + 1) * group; head++) {
         const int64_t head_index = (int64_t)work.batch * a.heads + head;
-        const HeadRows<T> q =
-            head_rows<T>(a.q, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM);
+        const HeadRows<T> q = head_rows<T>(a.q, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM);
         const HeadRows<T> dout =
             head_rows<T>(a.dout, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM);
 
@@ -144,9 +142,9 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
             WeightPiece<HEAD_DIM> s_reg, dp_reg;
             multiply_rows<HEAD_DIM>(s_reg, q_smem, k_smem);     // S  = Q Kᵀ, once more
             multiply_rows<HEAD_DIM>(dp_reg, dout_smem, v_smem); // dP = dO Vᵀ
-            differentiate_softmax<T, HEAD_DIM>(
-                s_reg, dp_reg, a, work, a.lse + head_index * a.seqlen_q,
-                w.row_dots + head_index * a.seqlen_q, row);
+            differentiate_softmax<T, HEAD_DIM>(s_reg, dp_reg, a, work,
+                                               a.lse + head_index * a.seqlen_q,
+                                               w.row_dots + head_index * a.seqlen_q, row);
 
             store_weight_piece<HEAD_DIM>(w_smem, s_reg);
             __syncthreads(); // every thread's part of P → all threads
@@ -170,7 +168,8 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
     }
 
     const int64_t stride = (int64_t)a.kv_heads * HEAD_DIM;
-    const int64_t offset = row_offset(work.batch, 0, work.kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM);
+    const int64_t offset =
+        row_offset(work.batch, 0, work.kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM);
     store_key_piece<T, HEAD_DIM>((T *)a.dk + offset, stride, work.first_key, a.seqlen_k,
                                  a.softmax_scale, dk_reg);
     store_key_piece<T, HEAD_DIM>((T *)a.dv + offset, stride, work.first_key, a.seqlen_k, 1, dv_reg);

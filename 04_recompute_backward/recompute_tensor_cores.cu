@@ -20,7 +20,8 @@ static const int WARPS = 8, THREADS = 32 * WARPS;
 static const int KEYS = 16 * WARPS;
 
 template <int HEAD_DIM> struct TensorTile {
-    static constexpr int ROWS = HEAD_DIM <= 64 ? 64 : 32; // query rows; more would not fit registers
+    static constexpr int ROWS =
+        HEAD_DIM <= 64 ? 64 : 32; // query rows; more would not fit registers
     // The warps' shares of the dQ tile: 16 rows x COLUMNS each.
     static constexpr int ROW_GROUPS = ROWS / 16;
     static constexpr int COLUMNS = HEAD_DIM / (WARPS / ROW_GROUPS);
@@ -44,9 +45,9 @@ template <int HEAD_DIM> struct FragmentLayout {
 
 // What the loop over query tiles and heads needs to know.
 template <typename T> struct LoopWork {
-    int batch, kv_head, group;  // query heads that share the K/V head
+    int batch, kv_head, group; // query heads that share the K/V head
     int64_t first_key;
-    int64_t first_tile, tiles;  // of query rows, in each head
+    int64_t first_tile, tiles; // of query rows, in each head
 
     __device__ inline int head(int64_t step) const {
         return kv_head * group + (int)((uint32_t)step / (uint32_t)tiles);
@@ -71,12 +72,11 @@ __device__ static inline void fetch_row_tile(const RowTile<T> &tile, const Atten
     const int ROWS = TensorTile<HEAD_DIM>::ROWS;
     const int head = work.head(step);
     const int64_t first_row = work.tile(step) * ROWS;
-    copy_tile<T, HEAD_DIM, THREADS>(
-        tile.q_smem, head_rows<T>(a.q, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM), first_row,
-        ROWS);
-    copy_tile<T, HEAD_DIM, THREADS>(
+    copy_tile<T, ROWS, HEAD_DIM, THREADS>(
+        tile.q_smem, head_rows<T>(a.q, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM), first_row);
+    copy_tile<T, ROWS, HEAD_DIM, THREADS>(
         tile.dout_smem, head_rows<T>(a.dout, work.batch, head, a.seqlen_q, a.heads, HEAD_DIM),
-        first_row, ROWS);
+        first_row);
     const int64_t row = first_row + threadIdx.x;
     if (threadIdx.x >= ROWS) return;
     float lse = -CUDART_INF_F, row_dot = 0;
@@ -108,9 +108,9 @@ __device__ static inline void multiply_keys(Accumulator<TensorTile<HEAD_DIM>::RO
 
 // c += weightsᵀ rows: the weights from registers, 16 keys x the query rows of the tile.
 template <typename T, int HEAD_DIM>
-__device__ static inline void
-add_weighted_rows(Accumulator<HEAD_DIM> &c, const Accumulator<TensorTile<HEAD_DIM>::ROWS> &weights,
-                  const T *row_smem) {
+__device__ static inline void add_weighted_rows(
+    Accumulator<HEAD_DIM> &c, const Accumulator<TensorTile<HEAD_DIM>::ROWS> &weights,
+    const T *row_smem) {
 #pragma unroll
     for (int row = 0; row < TensorTile<HEAD_DIM>::ROWS; row += 16) {
         uint32_t a[4];
@@ -154,10 +154,11 @@ __device__ static inline void mask_pair(Accumulator<ROWS> &s, Accumulator<ROWS> 
 // From the products: s becomes Pᵀ = e^(Sᵀ - lse), dp becomes dSᵀ = Pᵀ ∘ (dPᵀ - D), with the cap's
 // slope 1 - tanh².
 template <typename T, int HEAD_DIM>
-__device__ static inline void differentiate_softmax(
-    Accumulator<TensorTile<HEAD_DIM>::ROWS> &s, Accumulator<TensorTile<HEAD_DIM>::ROWS> &dp,
-    const Attention &a, const RowTile<T> &tile, int64_t first_row, int64_t first_key,
-    int warp_key) {
+__device__ static inline void differentiate_softmax(Accumulator<TensorTile<HEAD_DIM>::ROWS> &s,
+                                                    Accumulator<TensorTile<HEAD_DIM>::ROWS> &dp,
+                                                    const Attention &a, const RowTile<T> &tile,
+                                                    int64_t first_row, int64_t first_key,
+                                                    int warp_key) {
     const int ROWS = TensorTile<HEAD_DIM>::ROWS;
     const Exponent exponent = exponent_of(a.softmax_scale, a.softcap);
     if (!exponent.plain)
@@ -179,8 +180,7 @@ __device__ static inline void differentiate_softmax(
 #pragma unroll
         for (int n = 0; n < ROWS / 8; n++)
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                dp.number[n][i] *= fmaf(-s.number[n][i], s.number[n][i], 1);
+            for (int i = 0; i < 4; i++) dp.number[n][i] *= fmaf(-s.number[n][i], s.number[n][i], 1);
 
     const int64_t last_row = min(first_row + ROWS, a.seqlen_q) - 1;
     const KeyRange all = keys_seen_by_all(first_row, last_row, a.seqlen_q, a.seqlen_k,
@@ -232,8 +232,8 @@ __device__ static inline void store_keys(void *out, T *tile_smem, const Attentio
     accumulator_to_tile<T, HEAD_DIM>(tile_smem, threadIdx.x / 32 * 16, 0, c, factor);
     __syncthreads(); // every warp's keys → all threads
     T *head = (T *)out + row_offset(work.batch, 0, work.kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM);
-    store_tile<T, HEAD_DIM, THREADS>(head, (int64_t)a.kv_heads * HEAD_DIM, work.first_key,
-                                     a.seqlen_k, tile_smem, KEYS);
+    store_tile<T, KEYS, HEAD_DIM, THREADS>(head, (int64_t)a.kv_heads * HEAD_DIM, work.first_key,
+                                           a.seqlen_k, tile_smem);
 }
 
 template <typename T, int HEAD_DIM>
@@ -252,8 +252,7 @@ __global__ void __launch_bounds__(THREADS)
         return RowTile<T>{tile, tile + Tile::ROW_NUMBERS, numbers, numbers + Tile::ROWS};
     };
 
-    const BlockWork block =
-        block_work(block_place(a, w), tiles_of(a.seqlen_k, KEYS), a.kv_heads);
+    const BlockWork block = block_work(block_place(a, w), tiles_of(a.seqlen_k, KEYS), a.kv_heads);
     LoopWork<T> work;
     work.batch = block.batch;
     work.kv_head = block.head;
@@ -267,12 +266,12 @@ __global__ void __launch_bounds__(THREADS)
     const int64_t steps = work.tiles * work.group;
     const int warp_key = threadIdx.x / 32 * 16;
 
-    copy_tile<T, HEAD_DIM, THREADS>(
+    copy_tile<T, KEYS, HEAD_DIM, THREADS>(
         k_smem, head_rows<T>(a.k, work.batch, work.kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM),
-        work.first_key, KEYS);
-    copy_tile<T, HEAD_DIM, THREADS>(
+        work.first_key);
+    copy_tile<T, KEYS, HEAD_DIM, THREADS>(
         v_smem, head_rows<T>(a.v, work.batch, work.kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM),
-        work.first_key, KEYS);
+        work.first_key);
     if (steps > 0) fetch_row_tile<T, HEAD_DIM>(row_tile(0), a, w, work, 0);
     cp_async_commit();
 

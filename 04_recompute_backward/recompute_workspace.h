@@ -17,7 +17,7 @@
 
 static const int PADDED_ROWS = 64; // rows of dq_sums come in multiples of this
 static const int PREPARE_ROWS = 128, PREPARE_THREADS = 128;
-static const int FINISH_ROWS = 64, FINISH_THREADS = 128;
+static const int FINISH_ROWS = 64; // of finish_dq's blocks: HEAD_DIM threads
 
 typedef struct {
     float *row_dots, *dq_sums;
@@ -94,27 +94,28 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
 }
 
 // dQ = scale * dq_sums, rounded. Layout::position says where a number lies within the sums of
-// FINISH_ROWS rows. A warp takes two rows and sixteen pairs of columns.
+// FINISH_ROWS rows. A warp takes 32 columns, and of them two rows at a time.
 template <typename T, int HEAD_DIM, typename Layout>
-__global__ void __launch_bounds__(FINISH_THREADS)
+__global__ void __launch_bounds__(HEAD_DIM)
     finish_dq(const Attention a, const RecomputeWorkspace w) {
-    const int PAIRS = FINISH_ROWS * HEAD_DIM / 2;
     const BlockWork work = block_work(blockIdx.x, tiles_of(a.seqlen_q, FINISH_ROWS), a.heads);
     const int64_t head_index = (int64_t)work.batch * a.heads + work.head;
     const int64_t first_row = work.tile * FINISH_ROWS;
     const int rows = (int)min(a.seqlen_q - first_row, (int64_t)FINISH_ROWS);
     const float *sums = w.dq_sums + (head_index * w.padded_rows + first_row) * HEAD_DIM;
-    T *out = (T *)a.dq + row_offset(work.batch, first_row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
+    const int column = threadIdx.x / 32 * 32 + threadIdx.x % 16 * 2;
+    const int lane_row = threadIdx.x % 32 / 16;
     const int64_t stride = (int64_t)a.heads * HEAD_DIM;
+    T *to = (T *)a.dq + column + lane_row * stride +
+            row_offset(work.batch, first_row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
 
-#pragma unroll 4
-    for (int turn = 0; turn < PAIRS / FINISH_THREADS; turn++) {
-        const int pair = turn * FINISH_THREADS + threadIdx.x;
-        const int column = (pair / 32 % (HEAD_DIM / 32) * 16 + pair % 16) * 2;
-        const int row = pair / HEAD_DIM * 2 + pair / 16 % 2;
-        if (row >= rows) continue;
-        store2(out + row * stride + column, a.softmax_scale * sums[Layout::position(row, column)],
-               a.softmax_scale * sums[Layout::position(row, column + 1)]);
+#pragma unroll 8
+    for (int turn = 0; turn < FINISH_ROWS / 2; turn++) {
+        const int row = turn * 2 + lane_row;
+        if (row < rows)
+            store2(to, a.softmax_scale * sums[Layout::position(row, column)],
+                   a.softmax_scale * sums[Layout::position(row, column + 1)]);
+        to += 2 * stride;
     }
 }
 
@@ -173,8 +174,7 @@ static cudaError_t launch_recompute(const Attention *a, const RecomputeWorkspace
         prepare_backward<T, HEAD_DIM><<<prepare, PREPARE_THREADS, 0, a->stream>>>(*a, w);
     const cudaError_t error = main();
     if (error != cudaSuccess) return error;
-    if (finish > 0)
-        finish_dq<T, HEAD_DIM, Layout><<<finish, FINISH_THREADS, 0, a->stream>>>(*a, w);
+    if (finish > 0) finish_dq<T, HEAD_DIM, Layout><<<finish, HEAD_DIM, 0, a->stream>>>(*a, w);
     return cudaGetLastError();
 }
 

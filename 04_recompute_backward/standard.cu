@@ -37,8 +37,8 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 
     WeightPiece<HEAD_DIM> dp_reg;
     multiply_rows<HEAD_DIM>(dp_reg, dout_smem, v_smem);
-    T *out = (T *)m.gradients +
-             matrix_offset(work.batch, work.head, 0, a.heads, a.seqlen_q, a.seqlen_k);
+    T *out =
+        (T *)m.gradients + matrix_offset(work.batch, work.head, 0, a.heads, a.seqlen_q, a.seqlen_k);
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
         const int64_t row = first_row + Tile::ty() + r * Tile::ROW_STEP;

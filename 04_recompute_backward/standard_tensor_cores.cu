@@ -19,6 +19,41 @@ static const int WARPS = 4, THREADS = 32 * WARPS;
 static const int SIDE = 16 * WARPS; // of the matrices' tiles: 64 rows x 64 keys
 static const int ROW_MULTIPLE = PIECE;
 
+// Products → scores: scaled, capped, -inf where the mask forbids. A lane has two rows, lane_row and
+// eight further, and of each eight keys a pair.
+template <int KEYS>
+__device__ static inline void finish_scores(Accumulator<KEYS> &c, const Attention &a,
+                                            int64_t lane_row, int64_t first_key) {
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) c.number[n][i] *= a.softmax_scale;
+    if (a.softcap > 0)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                c.number[n][i] = a.softcap * tanhf(c.number[n][i] / a.softcap);
+
+    const int pair = threadIdx.x % 4 * 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const KeyRange seen = visible_keys(lane_row + half * 8, a.seqlen_q, a.seqlen_k,
+                                           a.window_left, a.window_right);
+        // Counted from this tile's first key they are small: 32-bit comparisons do.
+        const int begin = (int)min(max(seen.begin - first_key, (int64_t)0), (int64_t)KEYS);
+        const int end = (int)min(max(seen.end - first_key, (int64_t)0), (int64_t)KEYS);
+        if (begin == 0 && end == KEYS) continue;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const int key = n * 8 + pair + i;
+                if (key < begin || key >= end) c.number[n][half * 2 + i] = -CUDART_INF_F;
+            }
+    }
+}
+
 // One tile of C[i][j] = left_i · right_j; as scores scaled, capped and masked on the way out.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS)
@@ -34,12 +69,12 @@ __global__ void __launch_bounds__(THREADS)
     const int kv_head = kv_head_of(work.head, a.heads, a.kv_heads);
     const int warp_row = threadIdx.x / 32 * 16;
 
-    copy_tile<T, HEAD_DIM, THREADS>(
+    copy_tile<T, SIDE, HEAD_DIM, THREADS>(
         left_smem, head_rows<T>(left, work.batch, work.head, a.seqlen_q, a.heads, HEAD_DIM),
-        first_row, SIDE);
-    copy_tile<T, HEAD_DIM, THREADS>(
+        first_row);
+    copy_tile<T, SIDE, HEAD_DIM, THREADS>(
         right_smem, head_rows<T>(right, work.batch, kv_head, a.seqlen_k, a.kv_heads, HEAD_DIM),
-        first_key, SIDE);
+        first_key);
     cp_async_commit();
     cp_async_wait<0>();
     __syncthreads(); // every thread's copies → all threads
@@ -57,32 +92,14 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
 
-    if (as_scores) {
-        const int group = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2;
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int64_t row = first_row + warp_row + group + half * 8;
-            const KeyRange seen =
-                visible_keys(row, a.seqlen_q, a.seqlen_k, a.window_left, a.window_right);
-#pragma unroll
-            for (int n = 0; n < SIDE / 8; n++)
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    float &number = c.number[n][half * 2 + i];
-                    const int64_t key = first_key + n * 8 + pair + i;
-                    const bool visible = seen.begin <= key && key < seen.end;
-                    number = visible ? score_of(number, a.softmax_scale, a.softcap)
-                                     : -CUDART_INF_F;
-                }
-        }
-    }
+    if (as_scores) finish_scores(c, a, first_row + warp_row + threadIdx.x % 32 / 4, first_key);
 
     __syncthreads(); // all warps have read the left tile: C may take its place
     accumulator_to_tile<T, SIDE>(left_smem, warp_row, 0, c, 1);
     __syncthreads(); // every warp's rows of C → all threads
     const int64_t head_index = (int64_t)work.batch * a.heads + work.head;
-    store_tile<T, SIDE, THREADS>(out + head_index * a.seqlen_q * stride + first_key, stride,
-                                 first_row, a.seqlen_q, left_smem, SIDE, a.seqlen_k - first_key);
+    store_tile<T, SIDE, SIDE, THREADS>(out + head_index * a.seqlen_q * stride + first_key, stride,
+                                       first_row, a.seqlen_q, left_smem, a.seqlen_k - first_key);
 }
 
 // P = softmax(S) by rows, and lse, a warp a row.
@@ -142,15 +159,14 @@ __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
         const int64_t first_row = TRANSPOSED ? first_sum : first_out;
         const int64_t first_key = TRANSPOSED ? first_out : first_sum;
         HeadRows<T> w;
-        w.first = matrix + ((int64_t)work.batch * a.heads + query_head) * a.seqlen_q * stride +
-                  first_key;
+        w.first =
+            matrix + ((int64_t)work.batch * a.heads + query_head) * a.seqlen_q * stride + first_key;
         w.stride = stride;
         w.count = a.seqlen_q;
-        copy_tile<T, SIDE, THREADS>(w_smem, w, first_row, SIDE, a.seqlen_k - first_key);
-        copy_tile<T, HEAD_DIM, THREADS>(
+        copy_tile<T, SIDE, SIDE, THREADS>(w_smem, w, first_row, a.seqlen_k - first_key);
+        copy_tile<T, SIDE, HEAD_DIM, THREADS>(
             w_smem + SIDE * SIDE,
-            head_rows<T>(rows, work.batch, row_head, sum_length, sum_heads, HEAD_DIM), first_sum,
-            SIDE);
+            head_rows<T>(rows, work.batch, row_head, sum_length, sum_heads, HEAD_DIM), first_sum);
     };
 
     Accumulator<HEAD_DIM> x = {};
@@ -183,9 +199,9 @@ __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
     __syncthreads(); // all warps have read the tiles: X may take their place
     accumulator_to_tile<T, HEAD_DIM>(tiles_smem, warp_row, 0, x, factor);
     __syncthreads(); // every warp's rows of X → all threads
-    store_tile<T, HEAD_DIM, THREADS>(
+    store_tile<T, SIDE, HEAD_DIM, THREADS>(
         (T *)out + row_offset(work.batch, 0, work.head, out_length, out_heads, HEAD_DIM),
-        (int64_t)out_heads * HEAD_DIM, first_out, out_length, tiles_smem, SIDE);
+        (int64_t)out_heads * HEAD_DIM, first_out, out_length, tiles_smem);
 }
 
 // ---- launches
@@ -238,7 +254,8 @@ template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Att
     // dP = dO Vᵀ, then dS = P ∘ (dP - D)
     if (error == cudaSuccess)
         error = launch_product<T, HEAD_DIM>(a, a->dout, a->v, m.gradients, m.stride, false);
-    if (error == cudaSuccess && a->seqlen_q > 0) error = launch_softmax_gradients<T, HEAD_DIM>(a, m);
+    if (error == cudaSuccess && a->seqlen_q > 0)
+        error = launch_softmax_gradients<T, HEAD_DIM>(a, m);
     // dQ = scale dS K;  dK = scale dSᵀ Q
     if (error == cudaSuccess)
         error = launch_weighted<T, HEAD_DIM, false>(a, m.gradients, m.stride, a->k, a->dq, scale);

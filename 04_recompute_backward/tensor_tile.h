@@ -26,51 +26,57 @@ template <int COLUMNS> __device__ static inline int swizzled(int row, int piece)
     return row * COLUMNS + swizzled_piece(COLUMNS, row, piece) * PIECE;
 }
 
-// Starts the copy of `rows` rows of COLUMNS numbers, from row `first_row` on. Rows past the last
-// are not read and become zeros, and so do columns from `columns` on. The caller commits the
-// group; wait and barrier must stand before anybody reads the tile.
-template <typename T, int COLUMNS, int THREADS>
+// Starts the copy of ROWS rows of COLUMNS numbers, from row `first_row` on. Rows past the last are
+// not read and become zeros, and so do columns from `columns` on. A thread takes one piece of every
+// ROW_STEP-th row. The caller commits the group; a wait and a barrier must stand before anybody
+// reads the tile.
+template <typename T, int ROWS, int COLUMNS, int THREADS>
 __device__ static inline void copy_tile(T *tile_smem, const HeadRows<T> from, int64_t first_row,
-                                        int rows, int64_t columns = COLUMNS) {
-    const int PIECES = COLUMNS / PIECE;
+                                        int64_t columns = COLUMNS) {
+    const int PIECES = COLUMNS / PIECE, ROW_STEP = THREADS / PIECES;
+    static_assert(THREADS % PIECES == 0 && ROWS % ROW_STEP == 0, "all threads copy alike");
+    const int piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
+    const int numbers = (int)min(max(columns - piece * PIECE, (int64_t)0), (int64_t)PIECE);
+    const int count = (int)min(max(from.count - first_row, (int64_t)0), (int64_t)ROWS);
+    const T *source = from.first + (first_row + first) * from.stride + piece * PIECE;
 #pragma unroll
-    for (int at = threadIdx.x; at < rows * PIECES; at += THREADS) {
-        const int row = at / PIECES, piece = at % PIECES;
-        const int64_t left = first_row + row < from.count ? columns - piece * PIECE : 0;
-        const int bytes = left <= 0 ? 0 : left >= PIECE ? 16 : (int)left * 2;
-        const T *source = from.first;
-        if (bytes > 0) source += (first_row + row) * from.stride + piece * PIECE;
-        cp_async16(&tile_smem[swizzled<COLUMNS>(row, piece)], source, bytes);
+    for (int row = first; row < ROWS; row += ROW_STEP) {
+        const int bytes = row < count ? numbers * 2 : 0;
+        cp_async16(&tile_smem[swizzled<COLUMNS>(row, piece)], bytes > 0 ? source : from.first,
+                   bytes);
+        source += ROW_STEP * from.stride;
     }
 }
 
 // The inverse, without cp.async: whole rows to memory, 16 bytes a thread, those past the last left
 // out. Columns from `columns` on are left out by whole pieces: rows in memory are padded to them.
-template <typename T, int COLUMNS, int THREADS>
+template <typename T, int ROWS, int COLUMNS, int THREADS>
 __device__ static inline void store_tile(T *to, int64_t stride, int64_t first_row, int64_t count,
-                                         const T *tile_smem, int rows, int64_t columns = COLUMNS) {
-    const int PIECES = COLUMNS / PIECE;
+                                         const T *tile_smem, int64_t columns = COLUMNS) {
+    const int PIECES = COLUMNS / PIECE, ROW_STEP = THREADS / PIECES;
+    static_assert(THREADS % PIECES == 0 && ROWS % ROW_STEP == 0, "all threads store alike");
+    const int piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
+    const int rows = (int)min(count - first_row, (int64_t)ROWS);
+    if (piece * PIECE >= columns) return;
+    to += (first_row + first) * stride + piece * PIECE;
 #pragma unroll
-    for (int at = threadIdx.x; at < rows * PIECES; at += THREADS) {
-        const int row = at / PIECES, piece = at % PIECES;
-        if (first_row + row >= count || piece * PIECE >= columns) continue;
-        *(uint4 *)&to[(first_row + row) * stride + piece * PIECE] =
-            *(const uint4 *)&tile_smem[swizzled<COLUMNS>(row, piece)];
+    for (int row = first; row < ROWS; row += ROW_STEP) {
+        if (row < rows) *(uint4 *)to = *(const uint4 *)&tile_smem[swizzled<COLUMNS>(row, piece)];
+        to += ROW_STEP * stride;
     }
 }
 
-// The lane's row and piece in the four 8 x 8 matrices of one ldmatrix: down the rows first, or
-// along the columns first.
-template <int COLUMNS>
-__device__ static inline int rows_first(int row, int column) {
+// The lane's place in the four 8 x 8 matrices of one ldmatrix, from (row, column) on: down the rows
+// first, or along the columns first. Rows are multiples of 8, columns of 16.
+template <int COLUMNS> __device__ static inline int rows_first(int row, int column) {
     const int lane = threadIdx.x % 32;
-    return swizzled<COLUMNS>(row + lane % 16, column / PIECE + lane / 16);
+    return lane_row_at(COLUMNS, lane_row(COLUMNS, lane % 16, lane / 16 * 8), row, column);
 }
 
-template <int COLUMNS>
-__device__ static inline int columns_first(int row, int column) {
+template <int COLUMNS> __device__ static inline int columns_first(int row, int column) {
     const int lane = threadIdx.x % 32;
-    return swizzled<COLUMNS>(row + lane / 16 * 8 + lane % 8, column / PIECE + lane / 8 % 2);
+    return lane_row_at(COLUMNS, lane_row(COLUMNS, lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8), row,
+                       column);
 }
 
 // A, 16 x 16 from (m, k).
@@ -94,9 +100,7 @@ __device__ static inline void load_b_transposed(uint32_t b[4], const T *tile_sme
 }
 
 // A piece of a matrix as this warp's accumulators: 16 rows, N columns.
-template <int N> struct Accumulator {
-    float number[N / 8][4];
-};
+template <int N> struct Accumulator { float number[N / 8][4]; };
 
 // c += a (16 x 16) * b, b's columns n … n + 15 as load_b gives them.
 template <typename T, int N>

@@ -82,6 +82,16 @@ __device__ static inline void finish_fragments(float (&s_reg)[KEYS / 8][4], cons
     if (needs_mask<T, KEYS>(work, key)) mask_scores<T, KEYS>(s_reg, a, work, key);
 }
 
+// s_reg: products → what the exponent's factor multiplies, where the two are not the same.
+template <int KEYS>
+__device__ static inline void adjust_fragments(float (&s_reg)[KEYS / 8][4],
+                                               const Exponent &exponent) {
+#pragma unroll
+    for (int t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s_reg[t][i] = adjusted(s_reg[t][i], exponent);
+}
+
 // Maximum and sum over the four lanes of a row; each of them gets the result.
 __device__ static inline float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
@@ -112,6 +122,21 @@ __device__ static inline float exponentiate_fragments(float (&s_reg)[KEYS / 8][4
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; i++) {
             s_reg[t][i] = expf(s_reg[t][i] - base);
+            sum += s_reg[t][i];
+        }
+    return sum;
+}
+
+// The same in base 2: x → 2^(factor x - base), and their sum over this lane's.
+template <int KEYS>
+__device__ static inline float exponentiate_fragments_base_2(float (&s_reg)[KEYS / 8][4], int half,
+                                                             float factor, float base) {
+    float sum = 0;
+#pragma unroll
+    for (int t = 0; t < KEYS / 8; t++)
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; i++) {
+            s_reg[t][i] = exp2_approximate(fmaf(s_reg[t][i], factor, -base));
             sum += s_reg[t][i];
         }
     return sum;

@@ -22,11 +22,11 @@ typedef enum {
     TAKES_SAMPLE,
     TAKES_DEVICE,
     TAKES_SWEEP,
-    TAKES_COUNT, // text that must be a whole number from 1
-    TAKES_CLOCK, // text that must be a positive number
-    IN_CHAPTER,  // belongs to the chapter `later`
+    TAKES_COUNT,  // text that must be a whole number from 1
+    TAKES_CLOCK,  // text that must be a positive number
+    IN_CHAPTER,   // belongs to the chapter `later`
     FROM_CHAPTER, // sets a bool in chapter `later` and those after it that have a backward pass
-    WITH_TIMING, // comes with the timing model
+    WITH_TIMING,  // comes with the timing model
 } Takes;
 
 typedef struct {

@@ -207,6 +207,17 @@ static const Broken broken[] = {
     // not committed: in no group
     {SET_UP "cp.async.cg.shared.global [%r1], [%d1], 16; cp.async.wait_group 0;" TAKE, FINDING_RACE,
      "has not been waited for", 0},
+    // only odd threads commit the second copy: in the others the first is the newest group
+    {SET_UP "and.b32 %r7, %t, 1; setp.eq.u32 %p1, %r7, 1; cp.async.ca.shared.global [%r1], [%d1], "
+            "8; cp.async.commit_group; cp.async.ca.shared.global [%r1+8], [%d1+8], 8;"
+            "@%p1 cp.async.commit_group; cp.async.wait_group 1; @!%p1 ld.shared.u32 %out, [%r1];"
+            "cp.async.wait_all;",
+     FINDING_RACE, "has not been waited for", 0},
+    // the same bytes in two groups: still closed when only the older one is over
+    {SET_UP "cp.async.ca.shared.global [%r1+12], [%d1], 4; cp.async.commit_group;"
+            "cp.async.ca.shared.global [%r1+12], [%d1+12], 4; cp.async.commit_group;"
+            "cp.async.wait_group 1; ld.shared.u32 %out, [%r1+12]; cp.async.wait_all;",
+     FINDING_RACE, "has not been waited for", 0},
     // only even threads wait
     {SET_UP "cp.async.cg.shared.global [%r1], [%d1], 16; and.b32 %r7, %t, 1; setp.eq.u32 %p0, %r7, "
             "0; @%p0 cp.async.wait_all;" TAKE,

@@ -403,6 +403,26 @@ START_TEST(barrier_without_the_exited) {
 }
 END_TEST
 
+// Half of a warp leaves before __syncthreads(): on the chip it works, the letter of PTX forbids it.
+START_TEST(exited_lanes_before_a_barrier) {
+    const char *body = "mov.b32 %out, 9; and.b32 %r1, %t, 1; setp.eq.u32 %p1, %r1, 1; @%p1 exit; "
+                       "bar.sync 0;";
+    for (int strict = 0; strict < 2; strict++) {
+        set_up();
+        options.strict = strict;
+        ck_assert_int_eq(run(64, body), 0);
+        ck_assert_uint_eq(results[2], 9);
+        ck_assert_int_eq(findings_count(), strict);
+        expect_finding(FINDING_LINT, "16 lanes of the warp have exited");
+    }
+    set_up();
+    options.strict = true; // lanes that never were don't count, nor warps that left as a whole
+    ck_assert_int_eq(run(48, "mov.b32 %out, 9; setp.lt.u32 %p1, %t, 32; @%p1 exit; bar.sync 0;"),
+                     0);
+    ck_assert_int_eq(findings_count(), 0);
+}
+END_TEST
+
 START_TEST(bad_barriers) {
     const struct {
         const char *body, *words;
@@ -507,6 +527,7 @@ END_TEST
 Suite *suite_warp(void) {
     Suite *s = suite_create("warp");
     TCase *t = tcase_create("comparisons");
+    tcase_add_test(t, exited_lanes_before_a_barrier);
     tcase_add_test(t, comparisons);
     tcase_add_test(t, combined_comparisons);
     tcase_add_test(t, set_and_select);

@@ -112,6 +112,18 @@ static uint32_t frame_value(const Warp *w, const Group *g, Row r, int lane) {
     return ((const Lane32 *)(base + (r & ~ROW_CONSTANT)))[lane];
 }
 
+// .aligned asks for all threads of the warp. The chip counts threads that have exited as arrived, and
+// much code in the wild returns early before a barrier; the letter of PTX forbids it.
+static void note_exited(Warp *w, const Insn *i, uint32_t all) {
+    uint32_t exited = w->exists & ~all;
+    if (!exited || !(i->flags & INSN_ALIGNED) || !(w->sm->gpu->settings->checks & CHECK_SYNC))
+        return;
+    finding(w, i, __builtin_ctz(exited), FINDING_LINT,
+            "let threads without work skip the work, not the barrier: no return before it",
+            "%d lanes of the warp have exited, and this barrier asks for all of them (.aligned)",
+            __builtin_popcount(exited));
+}
+
 // The lanes of a warp may have come to different instructions (barrier.sync without .aligned): do
 // they all mean the same barrier?
 static bool same_barrier(Warp *w, const Insn *i, uint32_t number, uint32_t expected) {
@@ -138,6 +150,7 @@ static bool same_barrier(Warp *w, const Insn *i, uint32_t number, uint32_t expec
 static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
     uint32_t all, number;
     if (!warp_gather(w, i, mask, w->live, &all)) return FLOW_RETRY;
+    note_exited(w, i, all);
     if (!uniform(w, i, all, i->a, "barrier numbers", &number)) return FLOW_FAULT;
     if (number >= NAMED_BARRIERS) {
         finding(w, i, -1, FINDING_BARRIER, "a block has barriers 0 to 15", "there is no barrier %u",

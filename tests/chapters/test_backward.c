@@ -1,0 +1,278 @@
+// Chapter 4's steps: gradients over dtypes, head_dims, masks, lengths, head groups and schedules;
+// the deterministic order bit for bit; the edge cases that broke other implementations; and what the
+// chapter claims, counted. About a minute in all on two cores.
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+
+static const char cuda_cores[] = "standard,recompute";
+static const char all_steps[] = "standard,standard-tensor-cores,recompute,recompute-tensor-cores";
+static const char recomputing[] = "recompute,recompute-tensor-cores";
+
+// Runs the problem: every step named must be right in both passes.
+static Json *right(const char *steps, const char *problem) {
+    Outcome o = run_chapter(4, "--check-only --json - --steps %s %s", steps, problem);
+    Json *json = outcome_json(&o, 0);
+    int expected = 2;
+    for (const char *c = steps; *c != 0; c++) expected += *c == ',' ? 2 : 0;
+    ck_assert_int_eq(every_step_is_ok(&o, json), expected);
+    return json;
+}
+
+static const char *const lengths[] = {
+    "--seqlen 1",
+    "--seqlen 63",
+    "--seqlen 65",
+    "--seqlen 127",
+    "--seqlen 200",
+    "--seqlen-q 65 --seqlen-k 200",
+    "--seqlen-q 200 --seqlen-k 65",
+};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static const char *const extras[] = {
+    "--heads 2",
+    "--heads 4 --kv-heads 2",
+    "--heads 2 --window 16,0",
+    "--heads 3 --kv-heads 1 --softcap 5",
+    "--heads 2 --window 33,7 --deterministic",
+    "--heads 2 --kv-heads 1 --window 0,40 --softcap 2 --deterministic",
+    "--heads 4 --kv-heads 2 --deterministic",
+};
+enum { EXTRAS = sizeof extras / sizeof *extras };
+
+static const char *const orders[] = {"--schedule 0 --async early", "--schedule 7 --async late",
+                                     "--schedule 23 --async random"};
+
+// Cell i: dtype, head_dim, causal or not. The extras move against the lengths from cell to cell.
+START_TEST(every_length) {
+    static const char *const dtypes[] = {"fp16", "bf16", "fp32"};
+    char problem[300];
+    enter_folder();
+    for (int l = 0; l < LENGTHS; l++) {
+        snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s %s",
+                 1 + l % 2, dtypes[_i % 3], _i / 3 % 2 == 0 ? 64 : 128, lengths[l],
+                 extras[(l + _i) % EXTRAS], _i / 6 ? " --causal" : "", orders[(l + _i) % 3]);
+        right(_i % 3 == 2 ? cuda_cores : all_steps, problem);
+    }
+}
+END_TEST
+
+// F60: the fixed order gives the same bits in every schedule (30 of them for the first problem), also where tiles of keys have to be
+// skipped (F61).
+static const char *const fixed_orders[] = {
+    "--seqlen 200 --heads 2 --head-dim 64",
+    "--seqlen-q 150 --seqlen-k 300 --heads 4 --kv-heads 2 --head-dim 64 --causal",
+    "--seqlen 300 --heads 2 --kv-heads 1 --head-dim 128 --window 20,10",
+};
+
+START_TEST(deterministic_is_bit_identical) {
+    static const char *const steps[] = {"recompute", "recompute-tensor-cores"};
+    static const char *const tensors[] = {"dq", "dk", "dv"};
+    const int runs = _i < 2 ? 30 : 6;
+    char problem[300], path[64];
+    Array first[3];
+    enter_folder();
+    for (int r = 0; r < runs; r++) {
+        snprintf(problem, sizeof problem,
+                 "--deterministic --save out --batch 1 %s --schedule %d --async %s",
+                 fixed_orders[_i / 2], r,
+                 r % 3 == 0   ? "early"
+                 : r % 3 == 1 ? "late"
+                              : "random");
+        right(steps[_i % 2], problem);
+        for (int t = 0; t < 3; t++) {
+            snprintf(path, sizeof path, "out/%s.npy", tensors[t]);
+            Array array = array_read(path);
+            if (r == 0)
+                first[t] = array;
+            else
+                arrays_are_equal(&first[t], &array);
+        }
+    }
+}
+END_TEST
+
+// F10: (-1, 0) is causal, forward and backward.
+START_TEST(f10_window_is_causal) {
+    enter_folder();
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 70 --seqlen-k 150 --window -1,0 --save a");
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 70 --seqlen-k 150 --causal --save b");
+    Array a = array_read("a/dk.npy"), b = array_read("b/dk.npy");
+    arrays_are_equal(&a, &b);
+}
+END_TEST
+
+// F12: rows that pad the last tile have no part; neither do rows that see no key (lse = -inf).
+START_TEST(f12_padded_rows) {
+    enter_folder();
+    right(all_steps, "--batch 2 --heads 2 --seqlen 33");
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 140 --seqlen-k 20 --causal");
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 140 --seqlen-k 20 --window 3,2");
+}
+END_TEST
+
+// Writes inputs of the shape (1, queries or keys, 1, head_dim) times `times`.
+static void write_inputs(long queries, long keys, float times) {
+    static const char *const names[] = {"in/q.npy", "in/k.npy", "in/v.npy", "in/dout.npy"};
+    Outcome o = run_program("chapter-4", "--list");
+    ck_assert_int_eq(o.status, 0);
+    ck_assert_int_eq(system("mkdir -p in"), 0);
+    unsigned state = 7;
+    for (int t = 0; t < 4; t++) {
+        Array a = array_make(1, t == 0 || t == 3 ? queries : keys, 1, 64, true);
+        for (long i = 0; i < a.count; i++) {
+            state = state * 1664525u + 1013904223u;
+            a.values[i] = ((float)(state >> 8) / (1 << 24) * 4 - 2) * (t == 3 ? 1 : times);
+        }
+        array_write(names[t], &a);
+    }
+}
+
+// F19: one query, one key: softmax of one key is 1, so dQ = dK = 0 and dV = dO. In fp32 sums of the
+// same products in the same order, dQ and dK are exactly 0.
+START_TEST(f19_one_key) {
+    enter_folder();
+    write_inputs(1, 1, 3);
+    right(recomputing, "--input in --save out");
+    Array dv = array_read("out/dv.npy"), dout = array_read("in/dout.npy");
+    for (long i = 0; i < dv.count; i++) ck_assert(dv.values[i] == (float)(_Float16)dout.values[i]);
+    right("recompute", "--input in --dtype fp32 --save exact");
+    Array dq = array_read("exact/dq.npy"), dk = array_read("exact/dk.npy");
+    for (long i = 0; i < dq.count; i++) ck_assert(dq.values[i] == 0 && dk.values[i] == 0);
+}
+END_TEST
+
+// F20, F21: large inputs: P = e^(S - lse) never exceeds 1, and masked positions are 0 before and
+// after the exponential.
+START_TEST(f20_large_inputs) {
+    enter_folder();
+    write_inputs(130, 130, 3);
+    right(recomputing, "--input in --causal");
+    write_inputs(130, 60, 3);
+    right(recomputing, "--input in --causal");
+    right(recomputing, "--input in --window 4,0");
+}
+END_TEST
+
+// F64, F65: dO, O and dV have their own strides: more query heads than K/V heads, and dO given.
+START_TEST(f64_strides) {
+    enter_folder();
+    right(all_steps, "--batch 2 --heads 6 --kv-heads 2 --seqlen-q 40 --seqlen-k 90");
+    write_inputs(50, 90, 1);
+    right(all_steps, "--input in");
+}
+END_TEST
+
+// F66: the cap's slope, taken before the mask.
+START_TEST(f66_softcap) {
+    enter_folder();
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --softcap 1 --scale 0.5 --causal");
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --softcap 10 --window 9,3");
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --softcap 30 --scale 1");
+}
+END_TEST
+
+// F71: groups of three query heads, two K/V heads.
+START_TEST(f71_groups) {
+    enter_folder();
+    right(all_steps, "--batch 2 --heads 6 --kv-heads 2 --seqlen 70");
+    right(recomputing, "--batch 1 --heads 12 --kv-heads 1 --seqlen 70 --deterministic");
+}
+END_TEST
+
+// F72: the scale counts once in dQ and once in dK, whatever it is.
+START_TEST(f72_scale) {
+    enter_folder();
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale 1");
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale 0");
+    right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale -0.1 --causal");
+}
+END_TEST
+
+// No queries: dK = dV = 0. No keys: dQ = 0. Neither: nothing.
+START_TEST(empty_sequences) {
+    enter_folder();
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 0 --seqlen-k 70");
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 70 --seqlen-k 0");
+    right(all_steps, "--batch 1 --heads 2 --seqlen-q 0 --seqlen-k 0");
+    right(recomputing, "--batch 1 --heads 2 --seqlen-q 0 --seqlen-k 70 --deterministic");
+    right(recomputing, "--batch 1 --heads 2 --seqlen-q 70 --seqlen-k 0 --deterministic");
+}
+END_TEST
+
+// FlashAttention's configuration, some heads on as large a part of an A100: 10 to 20% more FLOPs, an
+// eighth of the bytes at most, a tenth of the memory at most, all counted.
+START_TEST(what_recomputing_costs) {
+    enter_folder();
+    Outcome o = run_chapter(4, "--json - --gpu a100 --sms 8 --check none --batch 1 --heads 12 "
+                               "--seqlen 1024 --head-dim 64 --steps "
+                               "standard-tensor-cores,recompute-tensor-cores");
+    const Json *json = outcome_json(&o, 0);
+    ck_assert_int_eq(every_step_is_ok(&o, json), 4);
+    double flops[2] = {0}, bytes[2] = {0}, memory[2] = {0};
+    for (const Json *s = json_at(json, "steps")->first; s != NULL; s = s->next) {
+        int step = strcmp(json_text(s, "name"), "recompute-tensor-cores") == 0;
+        flops[step] += json_number(s, "executed_flops");
+        bytes[step] += json_number(s, "hbm_read_bytes") + json_number(s, "hbm_write_bytes");
+        memory[step] = fmax(memory[step], json_number(s, "workspace_bytes"));
+    }
+    ck_assert_double_gt(flops[1] / flops[0], 1.10);
+    ck_assert_double_lt(flops[1] / flops[0], 1.20);
+    ck_assert_double_gt(bytes[0] / bytes[1], 8);
+    ck_assert_double_gt(memory[0] / memory[1], 10);
+}
+END_TEST
+
+// What can't be done is said in one line, with status 2.
+static const struct {
+    const char *arguments, *says;
+} refusals[] = {
+    {"--steps recompute-tensor-cores --dtype fp32", "fp16 and bf16"},
+    {"--steps standard-tensor-cores --dtype fp32", "fp16 and bf16"},
+    {"--dtype fp8", "chapter 6"},
+    {"--deterministic=1", "takes no value"},
+};
+
+START_TEST(refused) {
+    enter_folder();
+    Outcome o = run_chapter(4, "%s", refusals[_i].arguments);
+    ck_assert_msg(o.status == 2, "%s: status %d", o.command, o.status);
+    ck_assert_msg(strstr(o.err, refusals[_i].says) != NULL, "%s: %s", o.command, o.err);
+    ck_assert_ptr_eq(strchr(o.err, '\n'), o.err + strlen(o.err) - 1);
+}
+END_TEST
+
+START_TEST(deterministic_comes_with_chapter_4) {
+    enter_folder();
+    Outcome o = run_chapter(1, "--deterministic");
+    ck_assert_int_eq(o.status, 2);
+    ck_assert_ptr_nonnull(strstr(o.err, "chapter 4"));
+}
+END_TEST
+
+Suite *suite_backward(void) {
+    Suite *suite = suite_create("chapters: backward");
+    TCase *tests = tcase_create("backward");
+    tcase_set_timeout(tests, 120);
+    tcase_add_loop_test(tests, every_length, 0, 12);
+    tcase_add_loop_test(tests, deterministic_is_bit_identical, 0, 6);
+    tcase_add_test(tests, f10_window_is_causal);
+    tcase_add_test(tests, f12_padded_rows);
+    tcase_add_test(tests, f19_one_key);
+    tcase_add_test(tests, f20_large_inputs);
+    tcase_add_test(tests, f64_strides);
+    tcase_add_test(tests, f66_softcap);
+    tcase_add_test(tests, f71_groups);
+    tcase_add_test(tests, f72_scale);
+    tcase_add_test(tests, empty_sequences);
+    tcase_add_test(tests, what_recomputing_costs);
+    tcase_add_loop_test(tests, refused, 0, sizeof refusals / sizeof *refusals);
+    tcase_add_test(tests, deterministic_comes_with_chapter_4);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
