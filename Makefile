@@ -207,9 +207,9 @@ lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
 SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
-    global settings timing machine run branch fatbin api matrix matrix_move cp_async mbarrier
+    global settings timing machine run branch fatbin api matrix matrix_move cp_async mbarrier definedness
 HARNESS_SUITES := reference npy options check run
-PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix toy_backward backward
+PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix toy_backward backward torch
 LONG_SUITES := long_matrix long_sizes
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
@@ -290,7 +290,7 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3
+LONG_CHAPTERS := 1 2 3 4
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long

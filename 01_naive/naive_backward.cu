@@ -39,8 +39,9 @@ __global__ void __launch_bounds__(PRODUCT_THREADS)
         dot = dot_pieces<HEAD_DIM>(dout_reg, o_reg);
     }
     dot = row_lanes_sum(dot); // rows outside take part
-    if (inside && lane == 0)
-        row_dots[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] = dot;
+    if (!inside || lane != 0) return;
+    const int64_t at = vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q);
+    row_dots[at] = a.dlse != NULL ? dot - a.dlse[at] : dot; // dS = P ∘ (dP - D + dlse)
 }
 
 // dS = P ∘ (dP - D), in place of dP. With a softcap, S = c tanh(x / c) has the slope 1 - (S / c)².

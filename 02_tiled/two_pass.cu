@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
             const float base = finite_max(row_max[r]);
-            const float inverse = row_sum[r] > 0 ? 1 / row_sum[r] : 0; // a row without keys: O = 0
+            const float inverse = row_sum[r] == 0 ? 0 : 1 / row_sum[r]; // a row without keys: O = 0
 #pragma unroll
             for (int c = 0; c < Tile::THREAD_KEYS; c++)
                 s_reg[r][c] = expf(s_reg[r][c] - base) * inverse;

@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
     float lse_reg[Tile::THREAD_ROWS];
 #pragma unroll
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
-        const float inverse = row_sum[r] > 0 ? 1 / row_sum[r] : 0; // a row without keys: O = 0
+        const float inverse = row_sum[r] == 0 ? 0 : 1 / row_sum[r]; // a row without keys: O = 0
 #pragma unroll
         for (int c = 0; c < Tile::THREAD_COLUMNS; c++) o_reg[r][c] *= inverse;
         lse_reg[r] = log_sum_exp(row_max[r], row_sum[r]);

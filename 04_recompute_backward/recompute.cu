@@ -80,7 +80,7 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
             float slope = 1; // of the cap: S = c tanh(x / c)
             if (a.softcap > 0) slope -= score / a.softcap * (score / a.softcap);
             s_reg[r][c] = p;
-            dp_reg[r][c] = p > 0 ? p * (dp_reg[r][c] - row_dot) * slope : 0;
+            dp_reg[r][c] = p == 0 ? 0 : p * (dp_reg[r][c] - row_dot) * slope;
         }
     }
 }

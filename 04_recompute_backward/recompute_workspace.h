@@ -1,6 +1,6 @@
 // What the recomputing backward keeps in HBM beside inputs and outputs, all of it linear in seqlen:
 //
-//   row_dots      D_i = dO_i · O_i                   fp32, one number a query row
+//   row_dots      D_i = dO_i · O_i (less dlse_i)     fp32, one number a query row
 //   dq_sums       dQ before the last rounding        fp32, shaped like Q (rows padded to a tile)
 //   turns         how many blocks have added to dQ   one number a tile of query rows
 //   ticket        how many blocks have begun         one number
@@ -76,8 +76,9 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
     if (row < a.seqlen_q) {
         const int64_t offset =
             row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
-        w.row_dots[head_index * a.seqlen_q + row] =
-            row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
+        const int64_t at = head_index * a.seqlen_q + row;
+        w.row_dots[at] = row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
+        if (a.dlse != NULL) w.row_dots[at] -= a.dlse[at]; // dS = P ∘ (dP - D + dlse)
     }
 
     const int rows = (int)min(w.padded_rows - first_row, (int64_t)PREPARE_ROWS);

@@ -47,8 +47,9 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
     const int64_t row = work.tile * PREPARE_ROWS + threadIdx.x;
     if (row >= a.seqlen_q) return;
     const int64_t offset = row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
-    row_dots[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] =
-        row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
+    const int64_t at = vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q);
+    row_dots[at] = row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
+    if (a.dlse != NULL) row_dots[at] -= a.dlse[at]; // dS = P ∘ (dP - D + dlse)
 }
 
 // dS = P ∘ (dP - D), in place of dP. With a softcap, S = c tanh(x / c) has the slope 1 - (S / c)².
@@ -70,7 +71,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
             gradient *= 1 - tanh * tanh;
         }
         // Masked elements have P = 0 and S = -inf, and 0 * inf would be NaN.
-        store(&gradients[col], p > 0 ? gradient : 0);
+        store(&gradients[col], p == 0 ? 0 : gradient);
     }
 }
 

@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         row_sum += expf(to_float(scores[col]) - base);
     row_sum = warp_sum(row_sum);
 
-    const float inverse = row_sum > 0 ? 1 / row_sum : 0;
+    const float inverse = row_sum == 0 ? 0 : 1 / row_sum;
     for (int64_t col = lane; col < seqlen_k; col += 32)
         store(&probabilities[col], expf(to_float(scores[col]) - base) * inverse);
     if (lane == 0) lse[row] = log_sum_exp(row_max, row_sum);

@@ -52,9 +52,10 @@ __device__ static inline float adjusted(float product, const Exponent &exponent)
     return exponent.capped ? tanh_approximate(x) : x;
 }
 
-// The logarithm of Σ e^score from the base-2 maximum and sum; -inf for a row without keys.
+// The logarithm of Σ e^score from the base-2 maximum and sum; -inf for a row without keys. Fused: a
+// large maximum is rounded once.
 __device__ static inline float log_sum_exp_base_2(float row_max, float row_sum) {
-    return row_sum == 0 ? -CUDART_INF_F : (row_max + log2f(row_sum)) * CUDART_LN2_F;
+    return row_sum == 0 ? -CUDART_INF_F : fmaf(row_max, CUDART_LN2_F, logf(row_sum));
 }
 
 #endif

@@ -33,6 +33,7 @@ typedef struct {
     float *lse;
     // backward
     const void *dout;
+    const float *dlse; // the gradient of lse, shaped like lse; NULL = lse is no part of the loss
     void *dq, *dk, *dv;
     bool deterministic;
     // scratch memory beyond inputs and outputs, as much as the step asked for

@@ -3,13 +3,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "harness/convert.h"
 #include "harness/npy.h"
 
-// Reads one tensor of shape (batch, seqlen, heads, head_dim) as floats.
-static float *read_tensor(const char *folder, const char *name, int64_t shape[4],
-                          Message *message) {
+// Reads one tensor of `dimensions` sides, which `sides` names, as floats.
+static float *read_tensor(const char *folder, const char *name, int dimensions, const char *sides,
+                          int64_t *shape, Message *message) {
     char path[4096];
     Npy array;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path) {
@@ -19,14 +20,13 @@ static float *read_tensor(const char *folder, const char *name, int64_t shape[4]
     float *values = NULL;
     if (array.type == NPY_INT32) {
         (void)refuse(message, "%s: int32 elements; save it as float16 or float32", path);
-    } else if (array.dimensions != 4) {
-        (void)refuse(message,
-                     "%s: %d dimensions; the shape must be (batch, seqlen, heads, head_dim)", path,
-                     array.dimensions);
+    } else if (array.dimensions != dimensions) {
+        (void)refuse(message, "%s: %d dimensions; the shape must be %s", path, array.dimensions,
+                     sides);
     } else {
         values = allocate(array.count * (int64_t)sizeof *values);
         for (int64_t i = 0; i < array.count; i++) values[i] = npy_float(&array, i);
-        for (int d = 0; d < 4; d++) shape[d] = array.shape[d];
+        for (int d = 0; d < dimensions; d++) shape[d] = array.shape[d];
     }
     free(array.elements);
     return values;
@@ -66,15 +66,29 @@ static bool shapes_agree(const char *folder, int64_t q[4], int64_t k[4], int64_t
     return true;
 }
 
+// Reads dlse.npy of the folder if there is one; false: it can't be used.
+static bool read_dlse(const char *folder, const int64_t q[4], Inputs *in, Message *message) {
+    char path[4096];
+    int64_t shape[3];
+    snprintf(path, sizeof path, "%.4000s/dlse.npy", folder);
+    if (access(path, F_OK) != 0) return true;
+    in->dlse = read_tensor(folder, "dlse", 3, "(batch, heads, seqlen_q)", shape, message);
+    if (in->dlse == NULL) return false;
+    if (shape[0] == q[0] && shape[1] == q[2] && shape[2] == q[1]) return true;
+    return refuse(message, "%s: the shape must be (batch, heads, seqlen_q) of q.npy", path);
+}
+
 bool input_read(const char *folder, bool backward, Options *o, Inputs *in, Message *message) {
+    static const char sides[] = "(batch, seqlen, heads, head_dim)";
     int64_t q[4], k[4], v[4], dout[4];
     *in = (Inputs){0};
-    in->q = read_tensor(folder, "q", q, message);
-    if (in->q != NULL) in->k = read_tensor(folder, "k", k, message);
-    if (in->k != NULL) in->v = read_tensor(folder, "v", v, message);
-    if (in->v != NULL && backward) in->dout = read_tensor(folder, "dout", dout, message);
+    in->q = read_tensor(folder, "q", 4, sides, q, message);
+    if (in->q != NULL) in->k = read_tensor(folder, "k", 4, sides, k, message);
+    if (in->k != NULL) in->v = read_tensor(folder, "v", 4, sides, v, message);
+    if (in->v != NULL && backward) in->dout = read_tensor(folder, "dout", 4, sides, dout, message);
     bool complete = in->v != NULL && (!backward || in->dout != NULL);
-    if (!complete || !shapes_agree(folder, q, k, v, backward ? dout : NULL, message)) {
+    if (!complete || !shapes_agree(folder, q, k, v, backward ? dout : NULL, message) ||
+        (backward && !read_dlse(folder, q, in, message))) {
         inputs_free(in);
         return false;
     }

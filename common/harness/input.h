@@ -1,4 +1,5 @@
-// Real data: q.npy, k.npy, v.npy (and dout.npy) of a folder instead of random tensors.
+// Real data: q.npy, k.npy, v.npy (for a backward pass dout.npy, and dlse.npy if it is there) of a
+// folder instead of random tensors.
 #ifndef INPUT_H
 #define INPUT_H
 

@@ -15,7 +15,7 @@ enum { WARM_UP_RUNS = 3, FEWEST_RUNS = 5, MOST_RUNS = 50 };
 static const double enough_us = 500e3; // of timed runs
 
 // The inputs' order in Tensors.
-enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_DOUT, INPUT_COUNT };
+enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_DOUT, INPUT_DLSE, INPUT_COUNT };
 
 typedef struct {
     Buffer input[INPUT_COUNT], output[TENSOR_COUNT], workspace;
@@ -28,8 +28,9 @@ static size_t tensor_bytes(const Problem *p, TensorName tensor) {
     return (size_t)tensor_elements(p, tensor) * dtype_size(tensor_dtype(p, tensor));
 }
 
-// The bytes of q, k, v or dout: those of the output of the same shape.
+// The bytes of an input: those of the output of the same shape.
 static size_t input_bytes(const Problem *p, int input) {
+    if (input == INPUT_DLSE) return tensor_bytes(p, TENSOR_LSE);
     return tensor_bytes(p, input == INPUT_Q || input == INPUT_DOUT ? TENSOR_O : TENSOR_DK);
 }
 
@@ -86,9 +87,7 @@ bool pass_refused(const Step *step, const Problem *p, const Device *device, bool
         return true;
     }
     double bytes = (double)workspace_bytes(step, &a, backward);
-    for (int i = 0; i < INPUT_COUNT; i++) {
-        if (i != INPUT_DOUT || backward) bytes += (double)input_bytes(p, i);
-    }
+    for (int i = 0; i <= (backward ? INPUT_DOUT : INPUT_V); i++) bytes += (double)input_bytes(p, i);
     for (int t = 0; t < TENSOR_COUNT; t++) {
         if (tensor_wanted((TensorName)t, backward)) bytes += (double)tensor_bytes(p, (TensorName)t);
     }
@@ -174,18 +173,20 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
     const Problem *p = pass->p;
     const Device *device = pass->device;
     bool backward = pass->backward != NULL;
-    const float *values[] = {pass->in->q, pass->in->k, pass->in->v, pass->in->dout};
+    const Inputs *in = pass->in;
+    const float *values[INPUT_COUNT] = {in->q, in->k, in->v, in->dout, in->dlse};
     *t = (Tensors){.attention = attention_of(p)};
     Attention *a = &t->attention;
     cudaError_t error = cudaStreamCreate(&t->stream);
     if (error == cudaSuccess) error = cudaEventCreate(&t->start);
     if (error == cudaSuccess) error = cudaEventCreate(&t->stop);
     for (int i = 0; i < INPUT_COUNT && error == cudaSuccess; i++) {
-        if (i == INPUT_DOUT && !backward) continue;
+        if (values[i] == NULL || (i >= INPUT_DOUT && !backward)) continue;
         error = buffer_make(&t->input[i], input_bytes(p, i), device->guards, false);
         if (error != cudaSuccess) break;
         int64_t elements = i == INPUT_Q || i == INPUT_DOUT ? query_elements(p) : key_elements(p);
-        error = upload(p, &t->input[i], values[i], elements / p->head_dim);
+        error = i == INPUT_DLSE ? buffer_upload(&t->input[i], values[i])
+                                : upload(p, &t->input[i], values[i], elements / p->head_dim);
     }
     for (int i = 0; i < TENSOR_COUNT && error == cudaSuccess; i++) {
         if (!tensor_wanted((TensorName)i, backward)) continue;
@@ -199,6 +200,7 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
     a->k = t->input[INPUT_K].data;
     a->v = t->input[INPUT_V].data;
     a->dout = t->input[INPUT_DOUT].data;
+    a->dlse = (const float *)t->input[INPUT_DLSE].data;
     a->o = t->output[TENSOR_O].data;
     a->lse = (float *)t->output[TENSOR_LSE].data;
     a->dq = t->output[TENSOR_DQ].data;

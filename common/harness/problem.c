@@ -75,6 +75,7 @@ void inputs_random(const Problem *p, bool backward, Inputs *inputs) {
     inputs->k = random_tensor(p, key_elements(p), STREAM_K);
     inputs->v = random_tensor(p, key_elements(p), STREAM_V);
     inputs->dout = backward ? random_tensor(p, query_elements(p), STREAM_DOUT) : NULL;
+    inputs->dlse = NULL;
 }
 
 void inputs_free(Inputs *inputs) {
@@ -82,6 +83,7 @@ void inputs_free(Inputs *inputs) {
     free(inputs->k);
     free(inputs->v);
     free(inputs->dout);
+    free(inputs->dlse);
     *inputs = (Inputs){0};
 }
 

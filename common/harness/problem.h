@@ -22,9 +22,10 @@ typedef struct {
 } Problem;
 
 // Values rounded to the problem's dtype, held as floats: (batch, seqlen, heads, head_dim), the true
-// head_dim. dout is NULL when there is no backward pass.
+// head_dim. dout is NULL when there is no backward pass; dlse, fp32 (batch, heads, seqlen_q), when
+// the loss doesn't depend on lse.
 typedef struct {
-    float *q, *k, *v, *dout;
+    float *q, *k, *v, *dout, *dlse;
 } Inputs;
 
 // Which rows of each head a reference holds: all, or a seeded choice of `count` of `length`, in

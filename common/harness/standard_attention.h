@@ -232,6 +232,8 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
     load_rows(p, a->in->dout, p->seqlen_q, batch, p->heads, head, row, left);
     for (int r = 0; r < row_count; r++) {
         for (int c = 0; c < columns; c++) delta[r] += left[r * columns + c] * sum[r][c];
+        // ∂lse_i/∂S_ij = P_ij: the gradient of lse, where there is one, enters (6) beside D.
+        if (a->in->dlse != NULL) delta[r] -= a->in->dlse[head_of_all * p->seqlen_q + row[r]];
     }
     if (a->delta != NULL) {
         for (int r = 0; r < row_count; r++) {

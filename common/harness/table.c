@@ -115,12 +115,14 @@ static void print_heading(FILE *to, const Run *run) {
 
     problem_text(text, sizeof text, p);
     bool timed = !run->options->check_only;
-    fprintf(to, "\n%s: %s", !timed ? "checked" : run->same ? "checked and timed" : "checked", text);
+    bool sampled = timed && d->softgpu != NULL && run->timed.sample != 0;
+    const char *done = !timed || !run->same ? "checked" : sampled ? "timed" : "checked and timed";
+    fprintf(to, "\n%s: %s", done, text);
     if (timed && !run->same) {
         problem_text(text, sizeof text, &run->timed);
         fprintf(to, "\ntimed:   %s", text);
     }
-    if (timed && d->softgpu != NULL && run->timed.sample != 0) {
+    if (sampled) {
         fprintf(to, ", %d of %d SMs simulated", run->timed.sample, d->sms);
     }
     if (d->softgpu != NULL)

@@ -5,7 +5,7 @@ usage: table_fa1.py BUILD/VARIANT/chapter-4/run
 The paper's table is for GPT-2 medium, forward and backward, on an A100. Here chapter 4's two steps
 on tensor cores run on softgpu at the same seqlen and head_dim, with some of the heads on as large a
 part of an A100; softgpu counts what they execute and what crosses to HBM, and that is scaled by the
-number of heads. No figure below the paper's columns is a constant. Needs nothing but Python.
+number of heads. Only the columns headed "paper" are constants. Needs nothing but Python.
 """
 
 import json

@@ -3,7 +3,8 @@
 usage: tiles.py 0N_chapter/results.csv 0N_chapter/tiles.png
 
 The shapes are those of the chapter's timed problem, drawn to scale; the tile sizes are read from
-common/device/tile.h, so that the picture can't part from the code.
+common/device/tile.h (chapter 4's from its gradient_tile.h), so that the picture can't part from the
+code.
 """
 
 import csv
@@ -11,16 +12,19 @@ import pathlib
 import re
 import sys
 
-from style import DARK, LIGHT, MIDDLE, PALE, WARM, bytes_text, load_pyplot, save
+from style import DARK, LIGHT, MIDDLE, PALE, WARM, bytes_text, load_pyplot, number, save
 
 ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
-TILE_HEADER = pathlib.Path(__file__).resolve().parent.parent / "device" / "tile.h"
+COMMON = pathlib.Path(__file__).resolve().parent.parent
+TILE_HEADER = COMMON / "device" / "tile.h"
+GRADIENT_HEADER = COMMON.parent / "04_recompute_backward" / "gradient_tile.h"
 
 
 class Problem:
     def __init__(self, path):
         with open(path, newline="", encoding="utf-8") as stream:
-            row = list(csv.DictReader(stream))[-1]
+            rows = list(csv.DictReader(stream))
+        row = rows[-1]
         self.chapter, self.dtype = int(row["chapter"]), row["dtype"]
         self.batch, self.heads = int(row["batch"]), int(row["heads"])
         self.queries, self.keys = int(row["seqlen_q"]), int(row["seqlen_k"])
@@ -30,15 +34,17 @@ class Problem:
         self.row_bytes = pairs * self.queries * self.head_dim * self.size   # Q or O
         self.key_bytes = self.batch * int(row["kv_heads"]) * self.keys * self.head_dim * self.size
         self.score_bytes = pairs * self.queries * self.keys * self.size     # S or P
+        self.lse_bytes = pairs * self.queries * 4
+        self.workspace = {row["step"]: number(row["workspace_bytes"]) for row in rows}
 
     def text(self):
         return (f"batch {self.batch} · heads {self.heads} · seqlen {self.queries} × {self.keys} · "
                 f"head_dim {self.head_dim} · {self.dtype}")
 
 
-def tile_sizes(head_dim):
-    """The constants of tile.h's Tile<head_dim>, worked out line by line."""
-    text = TILE_HEADER.read_text(encoding="utf-8")
+def tile_sizes(head_dim, header=TILE_HEADER):
+    """The constants of a header's tile for this head_dim, worked out line by line."""
+    text = header.read_text(encoding="utf-8")
     values = {"HEAD_DIM": head_dim}
     for name, value in re.findall(r"static const(?:expr)? int (\w+) = ([^;]+);", text):
         value = re.sub(r"(.+?) \? (.+) : (.+)", r"(\2) if (\1) else (\3)", value).replace("/", "//")
@@ -238,7 +244,83 @@ def draw_one_pass(plot, problem):
     return figure
 
 
-DRAWINGS = {1: draw_naive, 2: draw_two_pass, 3: draw_one_pass}
+def draw_recompute(plot, problem):
+    """Keys outside, queries inside: one block's walk, one tile's work, and the memory of it all."""
+    from matplotlib.patches import Rectangle
+
+    tile = tile_sizes(problem.head_dim, GRADIENT_HEADER)
+    figure, axes = canvas(plot, 10.2, 5.6)
+    x, y, side = 0.75, 1.65, 2.75
+    high, wide = side * tile["ROWS"] / problem.queries, side * tile["KEYS"] / problem.keys
+    blocks, tiles = -(-problem.keys // tile["KEYS"]), -(-problem.queries // tile["ROWS"])
+    own = x + blocks * 3 // 8 * wide
+    axes.add_patch(Rectangle((x, y), side, side, facecolor="white", edgecolor="black", linewidth=0.8))
+    axes.add_patch(Rectangle((own, y), wide, side, facecolor=LIGHT, edgecolor="black", linewidth=0.8))
+    for k in range(1, blocks):
+        axes.plot([x + k * wide] * 2, [y, y + side], color="#c4c4c4", linewidth=0.4, zorder=1.5)
+    for k in range(1, tiles):
+        axes.plot([x, x + side], [y + side - k * high] * 2, color="#c4c4c4", linewidth=0.4, zorder=1.5)
+    axes.add_patch(Rectangle((own, y + side - high), wide, high, facecolor=DARK, edgecolor="black",
+                             linewidth=0.8, zorder=2))
+    arrow(axes, (own + wide / 2, y + side - high * 1.4), (own + wide / 2, y + 0.03))
+    level = y + side * 0.3
+    arrow(axes, (own - 0.05, level), (x + 0.05, level))
+    axes.text((x + own) / 2, level + 0.14, "dQ", ha="center", va="center", fontsize=9)
+    axes.text(x - 0.12, y + side / 2, "queries: inner loop", rotation=90, ha="center", va="center", fontsize=9)
+    axes.text(x + side / 2, y + side + 0.35, "keys: one tile is one thread block's\n"
+              f"S of one head, {problem.queries} × {problem.keys}: never stored", ha="center", va="center",
+              fontsize=9, linespacing=1.35)
+    heads = problem.batch * problem.heads
+    axes.text(x + side / 2, y - 0.5, f"a tile: {tile['ROWS']} rows × {tile['KEYS']} keys\n"
+              f"a thread block: {tiles} tiles, downwards\n{blocks} blocks per head, {blocks * heads} in all\n"
+              "dQ of a row: a sum over all blocks", ha="center", va="center", fontsize=9, linespacing=1.35)
+
+    axes.text(0.35, 5.4, f"recompute, backward · {problem.text()}", fontsize=9, va="center")
+    left, middle, right, width, tall = 4.15, 6.3, 8.3, 1.55, 0.5
+    axes.text(left, 4.95, "from HBM", fontsize=9, fontweight="bold", va="center")
+    axes.text(middle, 4.95, "one tile, on the chip", fontsize=9, fontweight="bold", va="center")
+    axes.text(right, 4.95, "sums", fontsize=9, fontweight="bold", va="center")
+    box(axes, left, 4.2, width, tall, "K, V: once", LIGHT)
+    box(axes, left, 3.55, width, tall, "Q, dO of the rows", LIGHT)
+    box(axes, left, 2.55, width, 0.85, "kept: lse;  D = dO · O\ntwo numbers a row", DARK)
+    box(axes, middle, 4.2, width, tall, "S = scale · Q Kᵀ", WARM)
+    box(axes, middle, 3.4, width, tall, "P = e^(S − lse)", WARM)
+    box(axes, middle, 2.55, width, 0.6, "dP = dO Vᵀ\ndS = P ∘ (dP − D)", LIGHT)
+    box(axes, right, 4.2, width, tall, "dV += Pᵀ dO\nregisters", MIDDLE, 8.5)
+    box(axes, right, 3.4, width, tall, "dK += dSᵀ Q\nregisters", MIDDLE, 8.5)
+    box(axes, right, 2.6, width, tall, "dQ += dS K\natomics, fp32 in HBM", "white", 8.5)
+    arrow(axes, (left + width, 4.45), (middle, 4.45))
+    arrow(axes, (left + width, 3.9), (middle, 4.25))
+    arrow(axes, (left + width, 3.1), (middle, 3.55))
+    arrow(axes, (left + width, 2.85), (middle, 2.85))
+    arrow(axes, (middle + width / 2, 4.2), (middle + width / 2, 3.9))
+    arrow(axes, (middle + width / 2, 3.4), (middle + width / 2, 3.15))
+    arrow(axes, (middle + width, 3.75), (right, 4.35))
+    arrow(axes, (middle + width, 2.95), (right, 3.55))
+    arrow(axes, (middle + width, 2.8), (right, 2.8))
+    axes.add_patch(Rectangle((middle, 2.2), 0.22, 0.16, facecolor=WARM, edgecolor="black", linewidth=0.8))
+    axes.text(middle + 0.3, 2.28, "computed again, where standard reads it", va="center", fontsize=8.5)
+
+    axes.text(left, 1.75, "memory beside inputs and outputs", fontsize=9, fontweight="bold", va="center")
+    most = max(value for value in problem.workspace.values() if value)
+    parts = f"S, P, dP: 3 × {bytes_text(problem.score_bytes)}"
+    bars = [("standard", parts), ("recompute", "dQ's sums in fp32, and D")]
+    for k, (step, holds) in enumerate(bars):
+        value, low = problem.workspace.get(step), 1.2 - 0.55 * k
+        axes.text(left, low + 0.16, step, va="center", fontsize=9)
+        if value is None:
+            axes.text(left + 1.1, low + 0.16, "—", va="center", fontsize=9)
+            continue
+        length = 2.3 * value / most
+        axes.add_patch(Rectangle((left + 1.0, low), length, 0.32, facecolor=DARK, edgecolor="black",
+                                 linewidth=0.8))
+        axes.text(left + 1.08 + length, low + 0.16, f"{bytes_text(value)}  ({holds})", va="center", fontsize=9)
+    axes.text(left, 0.25, f"what the backward reads of the softmax: P, {bytes_text(problem.score_bytes)}; "
+              f"or lse, {bytes_text(problem.lse_bytes)}", va="center", fontsize=9)
+    return figure
+
+
+DRAWINGS = {1: draw_naive, 2: draw_two_pass, 3: draw_one_pass, 4: draw_recompute}
 
 
 def main():

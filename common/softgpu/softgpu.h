@@ -8,17 +8,17 @@
 
 // Sums over the kernels (and copies) since softgpu_stats_reset.
 typedef struct {
-    double time_us;         // modelled
+    double time_us; // modelled
     double hbm_read_bytes, hbm_write_bytes, l2_read_bytes;
-    double flops;           // all units
+    double flops; // all units
     double thread_instructions, warp_instructions;
-    double host_seconds;    // emulation itself
+    double host_seconds; // emulation itself
     double shared_wavefronts, shared_ideal_wavefronts;
-    double busy[12];        // fraction of the time that each pipe (machine/code.h) was busy
+    double busy[12]; // fraction of the time that each pipe (machine/code.h) was busy
     double hbm_busy, l2_busy, shared_busy;
     uint64_t kernels;
     int sms_simulated, sms_total;
-    int findings;           // errors reported
+    int findings; // errors reported
 } SoftgpuStats;
 
 typedef struct {

@@ -33,7 +33,7 @@ typedef struct {
 Answer answer_of(const Case *c, StepName step);
 // Compares with the formula: |difference| <= tolerance · (1 + |value|); infinities must be equal.
 void answer_is_attention(const Case *c, const Answer *answer, double tolerance);
-// The two together, for all of the chapters' steps.
+// The two together, for all of the chapters' steps that have the dtype.
 void all_steps_give_attention(const Case *c, double tolerance);
 
 // How many keys row i sees, by the definition.

@@ -7,8 +7,11 @@
 
 extern const char *const matrix_dtypes[3];
 extern const int matrix_head_dims[2];
-// The options --steps … of a chapter's own steps.
-const char *steps_of(int chapter);
+// The option --steps … of a chapter's own steps: those that the problem's dtype can have.
+const char *steps_of(int chapter, const char *problem);
+// How many results of a run are theirs: two a step where the default run has a backward pass, or the
+// problem says --backward.
+int results_of(int chapter, const char *problem);
 // The three (schedule, async) pairs of every problem.
 enum { MATRIX_PAIRS = 3 };
 // Runs the problem under the three pairs: every step must be ok, exit status 0.

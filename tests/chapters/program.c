@@ -15,8 +15,10 @@
 #include <unistd.h>
 
 const StepName own_steps[] = {
-    {1, "naive"},          {2, "tiled-matmul"}, {2, "two-pass"}, {3, "normalise-every-block"},
-    {3, "normalise-once"},
+    {1, "naive", false},          {2, "tiled-matmul", false},
+    {2, "two-pass", false},       {3, "normalise-every-block", false},
+    {3, "normalise-once", false}, {3, "mma-sync", true},
+    {3, "swizzled", true},        {3, "cp-async", true},
 };
 const int own_step_count = sizeof own_steps / sizeof *own_steps;
 
@@ -187,9 +189,12 @@ Array array_make(long a, long b, long c, long d, bool half) {
 
 void array_write(const char *path, const Array *a) {
     char header[128];
-    snprintf(header, sizeof header,
-             "{'descr': '%s', 'fortran_order': False, 'shape': (%ld, %ld, %ld, %ld), }",
-             a->half ? "<f2" : "<f4", a->shape[0], a->shape[1], a->shape[2], a->shape[3]);
+    int used = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (",
+                        a->half ? "<f2" : "<f4");
+    for (int d = 0; d < a->dimensions; d++)
+        used += snprintf(header + used, sizeof header - (size_t)used, "%s%ld", d > 0 ? ", " : "",
+                         a->shape[d]);
+    snprintf(header + used, sizeof header - (size_t)used, "), }");
     FILE *stream = fopen(path, "wb");
     ck_assert_msg(stream != NULL, "%s can't be written", path);
     fwrite("\x93NUMPY\x01\x00\x76\x00", 1, 10, stream);

@@ -159,6 +159,116 @@ START_TEST(f20_large_inputs) {
 }
 END_TEST
 
+// F62: what lies in the workspace before must not matter: unwritten (softgpu's init check says so when
+// it is read) or, with that check off, full of 0xff. The turns must be zeroed, or blocks wait forever.
+START_TEST(f62_poisoned_workspace) {
+    char problem[200];
+    static const char *const checks[] = {"all", "none"}, *const tensors[] = {"dq", "dk", "dv"};
+    enter_folder();
+    for (int batch = 1; batch <= 2; batch++)
+        for (int c = 0; c < 2; c++) {
+            snprintf(problem, sizeof problem,
+                     "--deterministic --batch %d --heads 2 --seqlen-q 150 --seqlen-k 200 --causal "
+                     "--check %s --save %s",
+                     batch, checks[c], checks[c]);
+            right(recomputing, problem);
+            snprintf(problem, sizeof problem, "--batch %d --heads 2 --seqlen 70 --check %s", batch,
+                     checks[c]);
+            right(all_steps, problem);
+            for (int t = 0; t < 3 && c == 1; t++) {
+                char path[64];
+                snprintf(path, sizeof path, "all/%s.npy", tensors[t]);
+                Array watched = array_read(path);
+                snprintf(path, sizeof path, "none/%s.npy", tensors[t]);
+                Array poisoned = array_read(path);
+                arrays_are_equal(&watched, &poisoned);
+            }
+        }
+}
+END_TEST
+
+// F63: races that only delays show. Every schedule but 0 draws which warp goes on, and for how long, at
+// random; a slow warp then still reads what a fast one writes. Two tiles of rows and of keys, so that
+// every buffer is used again.
+START_TEST(f63_delays) {
+    char problem[400];
+    int used =
+        snprintf(problem, sizeof problem,
+                 "--batch 1 --heads 2 --kv-heads 1 --seqlen-q 130 --seqlen-k 150 --head-dim %d "
+                 "--causal%s --async random --schedule 1",
+                 _i < 2 ? 64 : 128, _i % 2 ? " --deterministic" : "");
+    for (int s = 2; s <= 24; s++)
+        used += snprintf(problem + used, sizeof problem - (size_t)used, ",%d", s + 100 * _i);
+    enter_folder();
+    right(all_steps, problem);
+}
+END_TEST
+
+// F67: the loss depends on lse too. With dO = 0 and dlse = w it is Σ w_i lse_i, whose gradients are
+// those of a log-sum-exp: dV = 0, dQ_i = scale w_i Σ_j P_ij k_j, dK_j = scale Σ_i w_i P_ij q_i.
+START_TEST(f67_gradient_through_lse) {
+    enum { QUERIES = 70, KEYS = 100, COLUMNS = 64 };
+    static double p[QUERIES][KEYS];
+    enter_folder();
+    write_inputs(QUERIES, KEYS, 1);
+    Array dlse = array_make(1, 1, QUERIES, 1, false);
+    dlse.dimensions = 3;
+    for (long i = 0; i < QUERIES; i++) dlse.values[i] = (float)(i * 5 % 17 - 8) / 4;
+    array_write("in/dlse.npy", &dlse);
+    right("naive", "--input in --causal --softcap 5"); // dO and dlse, against the float64 reference
+    right(all_steps, "--input in --causal --softcap 5");
+
+    Array dout = array_read("in/dout.npy"), q = array_read("in/q.npy"), k = array_read("in/k.npy");
+    for (long i = 0; i < dout.count; i++) dout.values[i] = 0;
+    array_write("in/dout.npy", &dout);
+    for (int i = 0; i < QUERIES; i++) {
+        double sum = 0;
+        for (int j = 0; j < KEYS; j++) {
+            double dot = 0;
+            for (int c = 0; c < COLUMNS; c++)
+                dot += (double)q.values[i * COLUMNS + c] * (double)k.values[j * COLUMNS + c];
+            sum += p[i][j] = exp(dot / 8);
+        }
+        for (int j = 0; j < KEYS; j++) p[i][j] *= (double)dlse.values[i] / sum;
+    }
+    const char *names[] = {"naive", "standard", "standard-tensor-cores", "recompute",
+                           "recompute-tensor-cores"};
+    for (int s = 0; s < 5; s++) {
+        right(names[s], "--input in --save out");
+        Array dq = array_read("out/dq.npy"), dk = array_read("out/dk.npy");
+        Array dv = array_read("out/dv.npy");
+        for (int c = 0; c < COLUMNS; c++) {
+            for (int i = 0; i < QUERIES; i++) {
+                double expected = 0;
+                for (int j = 0; j < KEYS; j++)
+                    expected += p[i][j] * (double)k.values[j * COLUMNS + c] / 8;
+                ck_assert_double_eq_tol((double)dq.values[i * COLUMNS + c], expected, 1e-3);
+            }
+            for (int j = 0; j < KEYS; j++) {
+                double expected = 0;
+                for (int i = 0; i < QUERIES; i++)
+                    expected += p[i][j] * (double)q.values[i * COLUMNS + c] / 8;
+                ck_assert_double_eq_tol((double)dk.values[j * COLUMNS + c], expected, 1e-3);
+                ck_assert_double_eq((double)dv.values[j * COLUMNS + c], 0);
+            }
+        }
+    }
+}
+END_TEST
+
+START_TEST(f67_dlse_of_another_shape_is_refused) {
+    enter_folder();
+    write_inputs(20, 20, 1);
+    Array dlse = array_make(1, 20, 1, 1, false); // (batch, seqlen_q, heads)
+    dlse.dimensions = 3;
+    array_write("in/dlse.npy", &dlse);
+    Outcome o = run_chapter(4, "--input in");
+    ck_assert_int_eq(o.status, 2);
+    ck_assert_ptr_nonnull(strstr(o.err, "(batch, heads, seqlen_q)"));
+    ck_assert_ptr_eq(strchr(o.err, '\n'), o.err + strlen(o.err) - 1);
+}
+END_TEST
+
 // F64, F65: dO, O and dV have their own strides: more query heads than K/V heads, and dO given.
 START_TEST(f64_strides) {
     enter_folder();
@@ -265,8 +375,12 @@ Suite *suite_backward(void) {
     tcase_add_test(tests, f12_padded_rows);
     tcase_add_test(tests, f19_one_key);
     tcase_add_test(tests, f20_large_inputs);
+    tcase_add_test(tests, f62_poisoned_workspace);
+    tcase_add_loop_test(tests, f63_delays, 0, 4);
     tcase_add_test(tests, f64_strides);
     tcase_add_test(tests, f66_softcap);
+    tcase_add_test(tests, f67_gradient_through_lse);
+    tcase_add_test(tests, f67_dlse_of_another_shape_is_refused);
     tcase_add_test(tests, f71_groups);
     tcase_add_test(tests, f72_scale);
     tcase_add_test(tests, empty_sequences);

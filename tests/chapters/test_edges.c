@@ -86,6 +86,7 @@ START_TEST(f05_scores_below_every_sentinel) {
         // Standard attention stores S in fp16, which ends at 65,504: there the fused steps alone.
         bool stored = strcmp(name, "naive") == 0 || strcmp(name, "tiled-matmul") == 0;
         if (stored && _i == 2) continue;
+        if (own_steps[s].tensor_cores && _i == 0) continue; // these have no fp32
         Answer a = answer_of(&c, own_steps[s]);
         for (long x = 0; x < 64; x++) {
             double mean = 0;
@@ -167,6 +168,8 @@ START_TEST(f11_first_visible_key_in_a_later_block) {
     c.right = _i * 3;
     c.dtype = "fp32";
     all_steps_give_attention(&c, 1e-5);
+    c.dtype = "fp16";
+    all_steps_give_attention(&c, 4e-3);
     counts_keys(&c);
 }
 END_TEST

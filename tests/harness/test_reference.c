@@ -177,7 +177,7 @@ START_TEST(masked_nan_stays_hidden) {
 }
 END_TEST
 
-// Σ dout · o, the scalar whose gradients the backward pass is.
+// Σ dout · o + Σ dlse · lse, the scalar whose gradients the backward pass is.
 static double loss(const Problem *p, const Inputs *in) {
     double sum = 0, o[256], lse;
     for (int b = 0; b < p->batch; b++) {
@@ -186,6 +186,8 @@ static double loss(const Problem *p, const Inputs *in) {
                 brute_force(p, in, b, h, i, o, &lse);
                 const float *dout = in->dout + ((b * p->seqlen_q + i) * p->heads + h) * p->head_dim;
                 for (int c = 0; c < p->head_dim; c++) sum += o[c] * dout[c];
+                if (in->dlse == NULL || isinf(lse)) continue; // a row of no key has no slope
+                sum += lse * in->dlse[((int64_t)b * p->heads + h) * p->seqlen_q + i];
             }
         }
     }
@@ -204,10 +206,15 @@ static double slope(const Problem *p, const Inputs *in, float *element) {
     return (above - below) / ((double)up - (double)down);
 }
 
-static void compare_backward(const Problem *p) {
+static void compare_gradients(const Problem *p, bool with_dlse) {
     Inputs in;
     Reference reference;
     inputs_random(p, true, &in);
+    int64_t rows = (int64_t)p->batch * p->heads * p->seqlen_q;
+    if (with_dlse) {
+        in.dlse = allocate(rows * (int64_t)sizeof *in.dlse);
+        for (int64_t r = 0; r < rows; r++) in.dlse[r] = (float)(r * 5 % 17 - 8) / 4;
+    }
     reference_make(p, &in, true, &reference);
     int d = p->head_dim;
     for (int n = 0; n < 12; n++) {
@@ -224,6 +231,11 @@ static void compare_backward(const Problem *p) {
     }
     reference_free(&reference);
     inputs_free(&in);
+}
+
+static void compare_backward(const Problem *p) {
+    compare_gradients(p, false);
+    compare_gradients(p, true); // F67
 }
 
 START_TEST(backward_is_the_finite_difference) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/check/definedness.h"
 #include "softgpu/report/findings.h"
 
 // The kernels of the bench know no variables or functions outside themselves.
@@ -79,7 +80,8 @@ Bench *bench_open(const char *body, unsigned checks) {
     w->sm = &b->sm;
     w->kernel = b->kernel;
     w->constants = b->kernel->constants;
-    w->frame = zeroed(b->kernel->functions[0].frame_size + 64);
+    w->stack_size = b->kernel->functions[0].frame_size + 64;
+    w->frame = w->stack = zeroed(w->stack_size);
     w->live = w->active = w->exists = FULL_MASK;
     w->local = zeroed(32 * BENCH_LOCAL);
     w->local_stride = BENCH_LOCAL;
@@ -98,6 +100,7 @@ void bench_close(Bench *b) {
     ptx_free(b->module);
     free(b->cta.shared);
     free(b->cta.shared_written);
+    definedness_free(&b->warp);
     free(b->warp.frame);
     free(b->warp.local);
     free(b->warp.local_written);

@@ -345,12 +345,42 @@ START_TEST(carries) {
 }
 END_TEST
 
+// A subtraction leaves what the chip's a + ~b + 1 does: 1 where nothing was borrowed. nvcc's
+// division of 128 bits reads it by addc.
+START_TEST(borrow_read_by_addc) {
+    Bench *b = bench_open(REGISTERS "sub.cc.u32 %r0, %r1, %r2; subc.cc.u32 %r3, %r4, %r5;"
+                                    "addc.u32 %r6, %r7, %r7;",
+                          0);
+    const Insn *lower = bench_insn(b, "sub.cc.u32"), *upper = bench_insn(b, "subc.cc.u32"),
+               *read = bench_insn(b, "addc.u32");
+    for (int round = 0; round < ROUNDS; round++) {
+        uint64_t x[32], y[32];
+        for (int l = 0; l < 32; l++) {
+            x[l] = any_integer(), y[l] = round % 3 ? any_integer() : x[l] + (uint64_t)(l % 3) - 1;
+            lane_set(b, lower->a, 4, l, x[l] & 0xffffffff);
+            lane_set(b, lower->b, 4, l, y[l] & 0xffffffff);
+        }
+        bench_run(b, lower, FULL_MASK);
+        for (int l = 0; l < 32; l++) {
+            lane_set(b, upper->a, 4, l, x[l] >> 32);
+            lane_set(b, upper->b, 4, l, y[l] >> 32);
+        }
+        bench_run(b, upper, FULL_MASK);
+        for (int l = 0; l < 32; l++) lane_set(b, read->a, 4, l, 0);
+        bench_run(b, read, FULL_MASK);
+        for (int l = 0; l < 32; l++) ck_assert_uint_eq(lane_get(b, read->d, 4, l), x[l] >= y[l]);
+    }
+    bench_close(b);
+}
+END_TEST
+
 Suite *suite_integer(void) {
     Suite *s = suite_create("integer");
     TCase *t = tcase_create("integers");
     tcase_add_test(t, integers);
     tcase_add_test(t, arithmetic_shifts);
     tcase_add_test(t, carries);
+    tcase_add_test(t, borrow_read_by_addc);
     suite_add_tcase(s, t);
     return s;
 }

@@ -171,6 +171,29 @@ START_TEST(flag_of_a_lane_behind_the_join) {
 }
 END_TEST
 
+// The same while the loop's lanes part, store and meet each time round: no sign that it gets on.
+START_TEST(flag_waited_for_in_a_parting_loop) {
+    kernel_begin();
+    emit(set_lane, R(0), ROW_NONE, 0);
+    emit(set, R(3), ROW_NONE, 1);
+    emit(less, P(0), R(0), 1);
+    guarded(emit_branch(10, 10), P(0), false);
+    emit(less, P(1), R(0), 16); // 4
+    guarded(emit_branch(7, 7), P(1), false);
+    emit(store, ROW_NONE, R(0), 0);
+    emit(load_at, R(1), ROW_NONE, 100); // 7
+    emit(less, P(1), R(1), 1);
+    guarded(emit_branch(4, 10), P(1), false);
+    guarded(emit(store_at, ROW_NONE, R(3), 100), P(0), false); // 10
+    emit_exit();
+    for (options.schedule = 0; options.schedule < 4; options.schedule++) {
+        memset(memory, 0, sizeof memory);
+        ck_assert_int_eq(run(1, 32), 0);
+        ck_assert_uint_eq(memory[100], 1);
+    }
+}
+END_TEST
+
 // ---- collectives
 
 // Lanes come to one collective at different times; it runs once, for all.
@@ -403,6 +426,7 @@ Suite *suite_machine(void) {
     tcase_add_test(c, guarded_exit);
     tcase_add_test(c, lock_hand_over);
     tcase_add_test(c, flag_of_a_lane_behind_the_join);
+    tcase_add_test(c, flag_waited_for_in_a_parting_loop);
     tcase_add_test(c, gather_parts);
     tcase_add_test(c, gather_half);
     tcase_add_test(c, gather_anywhere);

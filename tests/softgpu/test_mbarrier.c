@@ -109,17 +109,16 @@ static const struct {
                      "mov.u32 %out, 7; @%p1 mov.u32 %out, 8;\n" WAIT_PARITY("W", "%r0", "1"),
      seven, 1},
     // half of the threads drop out, the rest goes on
-    {
-        WITH_COUNT("64") "setp.ge.u32 %p1, %t, 32; @%p1 bra LEAVE;"
-                         "mbarrier.arrive.shared.b64 %d0, [%r0];\n" WAIT_TOKEN(
-                             "W", "%r0", "%d0") "mbarrier.arrive.shared.b64 %d0, "
-                                                "[%r0];\n" WAIT_TOKEN("V", "%r0",
-                                                                      "%d0") "bra.uni END;\nLEAVE: "
-                                                                             "mbarrier.arrive_drop."
-                                                                             "shared.b64 _, "
-                                                                             "[%r0];\nEND: mov.u32 "
-                                                                             "%out, 7;",
-        seven, 64},
+    {WITH_COUNT("64") "setp.ge.u32 %p1, %t, 32; @%p1 bra LEAVE;"
+                      "mbarrier.arrive.shared.b64 %d0, [%r0];\n" WAIT_TOKEN(
+                          "W", "%r0", "%d0") "mbarrier.arrive.shared.b64 %d0, "
+                                             "[%r0];\n" WAIT_TOKEN("V", "%r0",
+                                                                   "%d0") "bra.uni END;\nLEAVE: "
+                                                                          "mbarrier.arrive_drop."
+                                                                          "shared.b64 _, "
+                                                                          "[%r0];\nEND: mov.u32 "
+                                                                          "%out, 7;",
+     seven, 64},
     // invalidated and made anew, with plain use in between
     {WITH_COUNT("64") "mbarrier.arrive.shared.b64 %d0, [%r0];\n" WAIT_TOKEN(
          "W", "%r0", "%d0") "bar.sync 0; @%p7 mbarrier.inval.shared.b64 [%r0]; bar.sync 0; @%p7 "

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/check/definedness.h"
 #include "bench.h"
 
 Suite *suite_memory(void);
@@ -428,6 +429,14 @@ START_TEST(shared_and_local_bounds) {
     ck_assert_int_eq(f->kind, FINDING_OUT_OF_BOUNDS);
     bench_close(b);
 
+    // Schedules above 0 begin the kernel's memory later; what lies before it isn't the kernel's.
+    b = bench_open(".reg .b32 %a, %r; ld.shared.u32 %r, [%a];", CHECK_MEM);
+    i = bench_insn(b, "ld.shared.u32");
+    b->kernel->shared_base = SHARED_RESERVED + 0x40;
+    f = fault_at(b, i, SHARED_RESERVED + 0x40, SHARED_RESERVED + 0x3c);
+    ck_assert_ptr_nonnull(strstr(f->what, "below the CTA's memory (it begins at 0x440)"));
+    bench_close(b);
+
     b = bench_open(".reg .b64 %a; .reg .b32 %r; ld.shared.u32 %r, [%a];", CHECK_MEM);
     i = bench_insn(b, "ld.shared.u32");
     f = fault_at(b, i, SHARED_RESERVED, SHARED_WINDOW + SHARED_RESERVED);
@@ -557,8 +566,9 @@ START_TEST(partly_written_is_a_note_unless_strict) {
 }
 END_TEST
 
-// Nor is a read of shared or local memory whose value may be thrown away.
-START_TEST(unwritten_shared_and_local_is_a_note_unless_strict) {
+// Nor is a read of shared or local memory whose value may be thrown away: it makes the register
+// undefined (test_definedness.c).
+START_TEST(unwritten_shared_and_local_is_followed_unless_strict) {
     Bench *b = bench_open(".reg .b32 %a, %r; ld.shared.u32 %r, [%a];\n"
                           ".reg .b64 %d; ld.local.u32 %r, [%d];",
                           CHECK_MEM | CHECK_INIT);
@@ -566,15 +576,18 @@ START_TEST(unwritten_shared_and_local_is_a_note_unless_strict) {
     const Finding *f;
     for (int strict = 0; strict < 2; strict++) {
         b->settings.strict = strict;
+        definedness_start(&b->warp);
         bench_stride(b, shared, SHARED_RESERVED, 4);
         bench_run(b, shared, FULL_MASK);
-        bench_findings(b, &f);
-        ck_assert_int_eq(f->note, !strict);
+        ck_assert_int_eq(bench_findings(b, &f), strict);
+        ck_assert_uint_eq(definedness_lanes(&b->warp, shared->rows[0]), strict ? 0 : FULL_MASK);
+        definedness_start(&b->warp);
         bench_stride(b, local, 8, 0);
-        bench_run(b, local, FULL_MASK);
-        ck_assert_int_eq(bench_findings(b, &f), 2 * strict + 2);
-        ck_assert_int_eq(f->note, !strict);
+        bench_run(b, local, 0xff);
+        ck_assert_int_eq(bench_findings(b, &f), 2 * strict);
+        ck_assert_uint_eq(definedness_lanes(&b->warp, local->rows[0]), strict ? 0 : 0xff);
         ck_assert_int_eq(findings_count(), 2 * strict);
+        if (strict) ck_assert(!f->note);
     }
     bench_close(b);
 }
@@ -702,7 +715,7 @@ Suite *suite_memory(void) {
     tcase_add_test(c, partly_written_is_a_note_unless_strict);
     tcase_add_test(c, writes_are_marked_while_the_check_is_off);
     tcase_add_test(c, reads_of_unwritten_shared_and_local_memory);
-    tcase_add_test(c, unwritten_shared_and_local_is_a_note_unless_strict);
+    tcase_add_test(c, unwritten_shared_and_local_is_followed_unless_strict);
     tcase_add_test(c, used_bytes_mask);
     tcase_add_test(c, samples_are_not_checked_for_unwritten_global_memory);
     suite_add_tcase(s, c);

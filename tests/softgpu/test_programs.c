@@ -43,7 +43,7 @@ static int softgpu(const char *options, const char *program) {
 
 static const char *const right[] = {
     "reduction", "histogram", "bitonic_sort", "transpose",    "calls",     "print",    "grid_sync",
-    "streams",   "variables", "big_shared",   "tensor_cores", "big_tiles", "pipeline",
+    "streams",   "variables", "big_shared",   "tensor_cores", "big_tiles", "pipeline", "discarded",
 };
 enum { RIGHT = sizeof right / sizeof *right };
 
@@ -84,6 +84,8 @@ static const struct {
     {"broken_rows", "broken_rows.cu:6", "right behind the end of the 51200-byte allocation #1"},
     {"broken_barrier", "broken_barrier.cu:7", "diver"},
     {"broken_deadlock", "broken_deadlock.cu:7", "deadlock"},
+    {"broken_uninitialised", "broken_uninitialised.cu:9", "ld.shared.u32 at "},
+    {"broken_printf", "broken_printf.cu:8", "prints a value"},
     {"broken_cp_async", "broken_cp_async.cu:13", "cp.async.cg.shared.global at"},
 };
 enum { BROKEN = sizeof broken / sizeof *broken };

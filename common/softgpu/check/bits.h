@@ -1,8 +1,8 @@
 // Maps with one bit per byte of memory: bit (offset & 7) of map[offset >> 3].
 //
 // Host threads that run different SMs may set bits of one word at once. A bit never goes back to 0
-// while kernels run, so words are changed by an atomic OR, and only when a bit is missing; full
-// words are simply stored.
+// while kernels run (except in a warp's own maps), so words are changed by an atomic OR, and only
+// when a bit is missing; full words are simply stored.
 #ifndef SOFTGPU_BITS_H
 #define SOFTGPU_BITS_H
 
@@ -56,6 +56,14 @@ static inline void bits_set(void *map, uint64_t from, uint64_t count) {
         else
             __atomic_fetch_or(&words[word], bits, __ATOMIC_RELAXED);
     }
+}
+
+// Clears the bits of [from, from + count). Only for maps of one host thread. count > 0.
+static inline void bits_clear(void *map, uint64_t from, uint64_t count) {
+    BitWord *words = map;
+    uint64_t to = from + count;
+    for (uint64_t word = from / 64; word <= (to - 1) / 64; word++)
+        words[word] &= ~bits_window(word, from, to);
 }
 
 #endif

@@ -16,14 +16,14 @@ typedef enum {
     FINDING_STACK_OVERFLOW,
     FINDING_UNINITIALISED,
     FINDING_RACE,
-    FINDING_DIVERGENT,      // .aligned or .sync instruction that not all lanes reach
-    FINDING_BARRIER,        // counts that don't match, invalid barrier
+    FINDING_DIVERGENT, // .aligned or .sync instruction that not all lanes reach
+    FINDING_BARRIER,   // counts that don't match, invalid barrier
     FINDING_DEADLOCK,
-    FINDING_UNSUPPORTED,    // an instruction that softgpu doesn't know was reached
-    FINDING_TRAP,           // trap, brkpt
-    FINDING_ASSERT,         // device assert
-    FINDING_LAUNCH,         // impossible launch
-    FINDING_LINT,           // strict only; otherwise a note
+    FINDING_UNSUPPORTED, // an instruction that softgpu doesn't know was reached
+    FINDING_TRAP,        // trap, brkpt
+    FINDING_ASSERT,      // device assert
+    FINDING_LAUNCH,      // impossible launch
+    FINDING_LINT,        // strict only; otherwise a note
 } FindingKind;
 
 // Records a finding about the instruction `i` of lane `lane` (-1: the whole warp). `what` is the
@@ -45,7 +45,8 @@ bool check_local(Warp *w, const Insn *i, const uint32_t offset[32], unsigned siz
                  bool write);
 
 // The init check: marks after a write, asks before a read. Reading bytes that nothing wrote is
-// recorded once per line; the run goes on.
+// recorded once per line, or, of shared and local memory unless strict, makes the load's register
+// undefined (definedness.h); the run goes on.
 void init_global_written(Warp *w, const uint64_t address[32], unsigned size, uint32_t mask);
 void init_global_read(Warp *w, const Insn *i, const uint64_t address[32], unsigned size,
                       uint32_t mask);

@@ -206,8 +206,8 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
         }
         say_warps(t, p->warps);
         bool spins = p->state == GROUP_RUNS || p->state == GROUP_DEFERRED;
-        say(t, spins ? " keep%s going round a loop at " : " wait%s in ",
-            p->warps & (p->warps - 1) ? "" : "s");
+        bool many = p->warps & (p->warps - 1) || (p->lanes != p->live && p->lanes & (p->lanes - 1));
+        say(t, spins ? " keep%s going round a loop at " : " wait%s in ", many ? "" : "s");
         say_place(t, kernel, p->place);
         if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
         if (p->state == GROUP_PARKED) say(t, " for other lanes of the warp");

@@ -7,15 +7,17 @@
 // With a sample of the SMs most blocks never run, so what they would have written counts as
 // written: GlobalMemory's allocations remember it (Allocation.sampled).
 //
-// When strict, a read that finds a byte unwritten is a finding. Otherwise working programs get only a
-// note for what they are known to do: they copy structs with their padding; they read more of a
-// tile in shared memory than they have filled, and throw it away (a scan's unused warps, the rest of
-// a merge); and compilers load a local variable before they know that it has a value. What remains
-// is global memory of which nothing at all was written: that is a finding always. A partly written
+// When strict, a read that finds a byte unwritten is a finding. Otherwise working programs are
+// given what they are known to do: they copy structs with their padding (a note); they read more of
+// a tile in shared memory than they have filled, and throw it away; and compilers load a local
+// variable before they know that it has a value. So what a load reads of shared and local memory is
+// followed until it has an effect (definedness.h). What remains is global memory of which nothing
+// at all was written, and shared memory that an atomic changes: findings always. A partly written
 // word of local memory is never one: the compiler keeps structs there as it likes.
 #include <string.h>
 
 #include "softgpu/check/bits.h"
+#include "softgpu/check/definedness.h"
 #include "softgpu/check/findings.h"
 #include "softgpu/machine/global.h"
 
@@ -137,30 +139,81 @@ static bool lanes_marked(const uint8_t *map, const uint32_t address[32], unsigne
     return !missing;
 }
 
+// What a load of shared or local memory finds unwritten.
+typedef struct {
+    uint32_t lanes[LOAD_ELEMENTS]; // per element: those in which no byte that matters is written
+    uint32_t any, some;            // lanes of which an element is so; of which only some are
+    uint32_t part;                 // lanes of which an element is written in part
+    uint64_t address;              // of an element that is unwritten
+} Missing;
+
+// Adds one lane's read: a bit of `written` for each byte, and of `used` for each that matters.
+static void add_missing(Missing *missing, const Insn *i, uint64_t address, int lane,
+                        uint64_t written, uint64_t used, unsigned size) {
+    unsigned element = i->size ? i->size : size, count = size / element;
+    uint64_t ones = ~0ull >> (64 - element);
+    uint32_t bit = 1u << lane;
+    bool others = false;
+    for (unsigned k = 0; k < count && k < LOAD_ELEMENTS; k++) {
+        uint64_t wants = used >> k * element & ones, has = written >> k * element & ones;
+        if (wants & has || !wants) {
+            others |= wants != 0;
+            if (wants & ~has) missing->part |= bit;
+            continue;
+        }
+        if (!missing->any) missing->address = address + k * element;
+        missing->lanes[k] |= bit;
+        missing->any |= bit;
+    }
+    if (others && missing->any & bit) missing->some |= bit;
+}
+
+// Records a read of shared memory.
+static void report_shared(Warp *w, const Insn *i, int lane, uint32_t a, unsigned size,
+                          FindingKind kind) {
+    if (finding_again(w, i, kind)) return;
+    bool part = memchr(w->cta->shared_written + a, 1, size);
+    uint32_t dynamic = w->kernel->shared_dynamic;
+    bool in_dynamic =
+        w->sm->launch->launch && w->sm->launch->launch->dynamic_shared && a >= dynamic;
+    finding(w, i, lane, kind, "Write it first: a tile's edges and padding too, if they are read.",
+            "reads %u bytes of shared memory at 0x%x (byte %u of the %s shared memory); %s", size,
+            a, in_dynamic ? a - dynamic : a - w->kernel->shared_base,
+            in_dynamic ? "dynamic" : "static",
+            part ? "nothing has written some of them" : "nothing has written them");
+}
+
+// Is this an atomic, whose result always depends on what is there?
+static bool is_atomic(const Warp *w, const Insn *i) {
+    return w->kernel->uses && w->kernel->uses[i->index].rule == USES_ATOMIC;
+}
+
 void init_shared_read(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
                       uint32_t mask) {
     const uint8_t *written = w->cta->shared_written;
     if (!written || lanes_marked(written, address, size, mask)) return;
+    bool follows = definedness_follows(w, i);
+    uint64_t used = used_bytes(w, i, size);
+    Missing missing = {0};
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         uint32_t a = address[lane];
-        if (lanes_marked(written, address, size, 1u << lane)) continue;
-        uint64_t bits = used_bytes(w, i, size);
-        while (bits && written[a + (unsigned)__builtin_ctzll(bits)]) bits &= bits - 1;
-        if (!bits) continue;
-        bool part = memchr(written + a, 1, size);
-        FindingKind kind = kind_of(w, true);
-        if (finding_again(w, i, kind)) return;
-        uint32_t dynamic = w->kernel->shared_dynamic;
-        bool in_dynamic =
-            w->sm->launch->launch && w->sm->launch->launch->dynamic_shared && a >= dynamic;
-        finding(w, i, lane, kind,
-                "Write it first: a tile's edges and padding too, if they are read.",
-                "reads %u bytes of shared memory at 0x%x (byte %u of the %s shared memory); %s",
-                size, a, in_dynamic ? a - dynamic : a - w->kernel->shared_base,
-                in_dynamic ? "dynamic" : "static",
-                part ? "nothing has written some of them" : "nothing has written them");
+        uint64_t bits = 0;
+        for (unsigned k = 0; k < size; k++) bits |= (uint64_t)(written[a + k] != 0) << k;
+        if (!(used & ~bits)) continue;
+        if (follows) {
+            add_missing(&missing, i, a, lane, bits, used, size);
+            continue;
+        }
+        report_shared(w, i, lane, a, size, kind_of(w, bits || !is_atomic(w, i)));
         return;
+    }
+    if (missing.any)
+        definedness_load(w, i, missing.lanes, SPACE_SHARED, missing.address, missing.some);
+    uint32_t part = missing.part & ~missing.any;
+    if (part) {
+        int lane = __builtin_ctz(part);
+        report_shared(w, i, lane, address[lane], size, FINDING_LINT);
     }
 }
 
@@ -175,10 +228,18 @@ void init_local_written(Warp *w, const uint32_t offset[32], unsigned size, uint3
 void init_local_read(Warp *w, const Insn *i, const uint32_t offset[32], unsigned size,
                      uint32_t mask) {
     if (!w->local_written) return;
+    bool follows = definedness_follows(w, i);
+    Missing missing = {0};
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
-        if (bits_any(w->local_written, (uint64_t)lane * w->local_stride + offset[lane], size))
-            continue;
+        uint64_t from = (uint64_t)lane * w->local_stride + offset[lane];
+        if (follows && !bits_all(w->local_written, from, size)) {
+            uint64_t bits = 0;
+            for (unsigned k = 0; k < size; k++)
+                bits |= (uint64_t)bits_any(w->local_written, from + k, 1) << k;
+            add_missing(&missing, i, offset[lane], lane, bits, used_bytes(w, i, size), size);
+        }
+        if (follows || bits_any(w->local_written, from, size)) continue;
         FindingKind kind = kind_of(w, true);
         if (finding_again(w, i, kind)) return;
         finding(w, i, lane, kind, "Give the variable a value first.",
@@ -186,4 +247,6 @@ void init_local_read(Warp *w, const Insn *i, const uint32_t offset[32], unsigned
                 offset[lane]);
         return;
     }
+    if (missing.any)
+        definedness_load(w, i, missing.lanes, SPACE_LOCAL, missing.address, missing.some);
 }

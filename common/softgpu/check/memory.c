@@ -207,7 +207,7 @@ static void explain_shared(Warp *w, const Insn *i, int lane, uint32_t offset, un
                     offset);
         return;
     }
-    if (offset < SHARED_RESERVED) {
+    if (offset < w->kernel->shared_base) {
         finding(w, i, lane, FINDING_OUT_OF_BOUNDS, "Check the index, and that the address was set.",
                 "%s %u bytes of shared memory at 0x%x, below the CTA's memory (it begins at 0x%x)",
                 verb(write), size, offset, w->kernel->shared_base);
@@ -235,7 +235,8 @@ bool check_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned s
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         uint32_t a = address[lane];
-        bool outside = a < begin || (uint64_t)a + size > w->cta->shared_size;
+        bool below = a < begin || (a >= SHARED_RESERVED && a < w->kernel->shared_base);
+        bool outside = below || (uint64_t)a + size > w->cta->shared_size;
         bool misaligned = a & (size - 1);
         if (!outside && !misaligned) continue;
         if (!detail) return without_detail(w, i, lane, !outside, write);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "softgpu/check/definedness.h"
 #include "softgpu/execute/memory_access.h"
 
 enum {
@@ -44,7 +45,8 @@ static bool read_string(const Warp *w, int lane, uint64_t address, char *text, s
 
 // The packed arguments of one printf call, each at a multiple of its size.
 typedef struct {
-    const Warp *w;
+    Warp *w;
+    const Insn *insn;
     int lane;
     uint64_t address; // of the next argument
     int taken;
@@ -60,6 +62,8 @@ static uint64_t next_argument(Arguments *a, unsigned size) {
         return 0;
     }
     memcpy(&value, place, size);
+    if (a->address - LOCAL_WINDOW < LOCAL_WINDOW_SIZE)
+        definedness_printed(a->w, a->insn, a->lane, a->address - LOCAL_WINDOW, size);
     a->address += size;
     a->taken++;
     return value;
@@ -174,7 +178,7 @@ Flow builtin_vprintf(Warp *w, const Insn *i, uint32_t mask) {
     const Call *call = i->extra;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
-        Arguments a = {.w = w, .lane = lane, .address = argument(w, call, 1, lane)};
+        Arguments a = {.w = w, .insn = i, .lane = lane, .address = argument(w, call, 1, lane)};
         int result = print_lane(&a, argument(w, call, 0, lane));
         if (a.broken) {
             finding(w, i, lane, FINDING_OUT_OF_BOUNDS,

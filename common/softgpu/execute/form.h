@@ -63,19 +63,19 @@ struct Form {
     const char *name;      // "add"
     const char *modifiers; // set, as above
     const char *operands;
-    Handler *run;          // NULL only with a hook that sets Insn.run
+    Handler *run; // NULL only with a hook that sets Insn.run
     Pipe pipe;
     uint16_t flops;
-    uint8_t flags;         // INSN_ALIGNED, INSN_POLL
-    LowerHook *lower;      // NULL: by `operands`
+    uint8_t flags;    // INSN_ALIGNED, INSN_POLL
+    LowerHook *lower; // NULL: by `operands`
 };
 
 // Hidden instructions that lowering inserts, and the trap it puts in place of what has no form.
-extern Handler read_special;      // execute/move.c; see execute/special.h
-extern Handler local_address;     // execute/move.c: d = imm + local_base of the running frame, for
-                                  // rows of Insn.size (4 or 8) bytes an element
-extern Handler trap_unsupported;  // execute/control.c: FINDING_UNSUPPORTED; Insn.extra is the
-                                  // reason (a string), Kernel.texts[index] the instruction
+extern Handler read_special;     // execute/move.c; see execute/special.h
+extern Handler local_address;    // execute/move.c: d = imm + local_base of the running frame, for
+                                 // rows of Insn.size (4 or 8) bytes an element
+extern Handler trap_unsupported; // execute/control.c: FINDING_UNSUPPORTED; Insn.extra is the
+                                 // reason (a string), Kernel.texts[index] the instruction
 // The device functions that the runtime provides (execute/builtins.c). Insn.extra is the Call: the
 // arguments lie in the caller's frame at `from`, the result goes to result.to of the same frame.
 extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail;
@@ -83,8 +83,8 @@ extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail
 // The tables, each ended by a form without a name.
 extern const Form integer_forms[], bits_forms[], float_forms[], function_forms[], half_forms[],
     compare_forms[], convert_forms[], pack_forms[], move_forms[], memory_forms[], atomic_forms[],
-    barrier_forms[], warp_forms[], control_forms[], cp_async_forms[], mbarrier_forms[], matrix_forms[],
-    matrix_move_forms[], wmma_forms[];
+    barrier_forms[], warp_forms[], control_forms[], cp_async_forms[], mbarrier_forms[],
+    matrix_forms[], matrix_move_forms[], wmma_forms[];
 
 // ---- for lower hooks
 

@@ -29,10 +29,13 @@ BINARY(add_16x2, Lane32, Lane32, Lane32, HALVES(a + b, (a >> 16) + (b >> 16)))
 BINARY(sub_16x2, Lane32, Lane32, Lane32, HALVES(a - b, (a >> 16) - (b >> 16)))
 
 // ---- the carry chain: a bit per lane in Warp.carry
+//
+// As on the chip, a subtraction is a + ~b + carry: its carry is 1 if nothing was borrowed. One sees
+// that where add and sub share the bit: nvcc's division of 128 bits reads a sub.cc's by addc.
 
 typedef enum { CARRY_IN = 1, CARRY_OUT = 2, SUBTRACT = 4 } CarryUse;
 
-// a ± b with carry (borrow) in and out, for 32 and 64 bits.
+// a ± b with carry in and out, for 32 and 64 bits.
 static Flow carry_add(Warp *w, const Insn *i, uint32_t mask, int bits, CarryUse use) {
     uint32_t carry_out = 0;
     for (int l = 0; l < WARP_SIZE; l++) {
@@ -45,8 +48,10 @@ static Flow carry_add(Warp *w, const Insn *i, uint32_t mask, int bits, CarryUse 
             a = ((const Lane32 *)row(w, i->a))[l];
             b = ((const Lane32 *)row(w, i->b))[l];
         }
-        unsigned carry = use & CARRY_IN ? w->carry >> l & 1 : 0;
-        UWide sum = use & SUBTRACT ? (UWide)a - b - carry : (UWide)a + b + carry;
+        bool subtract = use & SUBTRACT;
+        unsigned carry = use & CARRY_IN ? w->carry >> l & 1 : subtract;
+        if (subtract) b = bits == 64 ? ~b : (uint32_t)~b;
+        UWide sum = (UWide)a + b + carry;
         carry_out |= (uint32_t)(sum >> bits & 1) << l;
         if (bits == 64)
             ((Lane64 *)row(w, i->d))[l] = (uint64_t)sum;

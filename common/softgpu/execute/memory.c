@@ -11,6 +11,8 @@
 
 #include "softgpu/execute/memory_access.h"
 
+enum { WIDEST = 32 }; // bytes that a lane moves at most
+
 typedef void Mover(Warp *w, const Insn *i, const Places *places, uint32_t mask);
 
 typedef struct {
@@ -174,12 +176,14 @@ static void store_b128_row_128(Warp *w, const Insn *i, const Places *places, uin
     }
 }
 
+// clang-format off
 #define EACH_LOAD(X)                                                                               \
     X(u8, row_16)                                                                                  \
     X(u8, row_32)                                                                                  \
     X(u8, row_64) X(s8, row_16) X(s8, row_32) X(s8, row_64) X(u16, row_16) X(u16, row_32)          \
         X(u16, row_64) X(s16, row_16) X(s16, row_32) X(s16, row_64) X(u32, row_32) X(u32, row_64)  \
             X(s32, row_32) X(s32, row_64) X(u64, row_64)
+// clang-format on
 #define EACH_STORE(X)                                                                              \
     X(u8, row_16)                                                                                  \
     X(u8, row_32)                                                                                  \
@@ -273,12 +277,36 @@ static Flow access_shared(Warp *w, const Insn *i, uint32_t mask) {
     return move_data(w, i, &places, mask);
 }
 
+// As move_data, for local memory. Only its own lane sees that: a store of what was there already is
+// no sign that a loop gets on. Without optimisation wait loops have their variables there.
+static Flow move_local(Warp *w, const Insn *i, const Places *places, uint32_t mask) {
+    const MemoryOp *op = i->extra;
+    if (!op->store) return move_data(w, i, places, mask);
+    uint8_t before[WARP_SIZE][WIDEST];
+    size_t bytes = (size_t)i->size * i->row_count;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        int lane = __builtin_ctz(m);
+        memcpy(before[lane], places->at[lane], bytes);
+    }
+    op->move(w, i, places, mask);
+    bool changed = false;
+    for (uint32_t m = mask; m && !changed; m &= m - 1) {
+        int lane = __builtin_ctz(m);
+        changed = memcmp(before[lane], places->at[lane], bytes) != 0;
+    }
+    if (changed) {
+        w->stores++;
+        w->sm->changes++;
+    }
+    return FLOW_NEXT;
+}
+
 static Flow access_local(Warp *w, const Insn *i, uint32_t mask) {
     uint32_t offset[WARP_SIZE];
     Places places;
     if (!narrow_addresses(w, i, mask, offset)) return FLOW_FAULT;
     if (!place_local(w, i, offset, mask, access_of(i), &places)) return FLOW_FAULT;
-    return move_data(w, i, &places, mask);
+    return move_local(w, i, &places, mask);
 }
 
 // ld.param of an entry: the kernel's parameter block.
@@ -321,7 +349,7 @@ static Flow access_generic(Warp *w, const Insn *i, uint32_t mask) {
     }
     if (spaces.local) {
         if (!place_local(w, i, narrow, spaces.local, access_of(i), &places)) return FLOW_FAULT;
-        move_data(w, i, &places, spaces.local);
+        move_local(w, i, &places, spaces.local);
     }
     if (spaces.param) {
         uint64_t offset[WARP_SIZE];
@@ -398,7 +426,7 @@ static const char *lower_access(Lowering *l, const Match *m, Insn *i) {
     if (g.is_ordered && !g.scope) return "relaxed, acquire and release need a scope (.cta … .sys)";
     if (g.scope && !g.is_ordered) return "a scope needs .relaxed, .acquire or .release";
     if (p->operand_count != 2 + g.has_hint) return "wrong number of operands";
-    if (g.count * g.element > 32) return "no access is wider than 32 bytes";
+    if (g.count * g.element > WIDEST) return "no access is wider than 32 bytes";
     if (g.count * g.element > 16 && g.space != SPACE_GLOBAL && g.space != SPACE_NONE)
         return "only global memory is accessed 32 bytes at a time";
     if (store && g.space == SPACE_CONST) return "constant memory can't be stored to";
@@ -427,6 +455,7 @@ static const char *lower_access(Lowering *l, const Match *m, Insn *i) {
         uint64_t from = (uint64_t)(address->offset + address->elements[0].offset);
         if (from + g.count * g.element > op->frame_stride)
             return "reaches past the parameter's end";
+        i->imm = (op->frame_offset - from) | from << 32; // for the init check
         i->run = access_frame;
         return NULL;
     }

@@ -264,7 +264,7 @@ bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uin
         offset = own;
     }
     Span span = narrow_span_of(offset, mask, access.bytes);
-    if (__builtin_expect(span.low < SHARED_RESERVED || span.high > cta->shared_size ||
+    if (__builtin_expect(span.low < w->kernel->shared_base || span.high > cta->shared_size ||
                              span.any_bits & (access.bytes - 1),
                          0) &&
         !check_shared(w, i, offset, access.bytes, mask, access.kind != ACCESS_READ))

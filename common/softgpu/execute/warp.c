@@ -5,7 +5,7 @@
 // name different masks, as the halves of a warp do that work on their own: the mask of each lane
 // must hold the lane itself, and all live lanes of a mask must come with the same mask. Every
 // handler below therefore works lane by lane on the lane's own mask.
-#include "softgpu/check/check.h"
+#include "softgpu/check/definedness.h"
 #include "softgpu/execute/execute.h"
 
 #ifdef __AVX512F__
@@ -162,6 +162,7 @@ static Flow shuffle(Warp *w, const Insn *i, uint32_t all, Row members) {
         }
         sources = &own;
     }
+    if (w->undefined_rows) definedness_shuffle(w, i, all, sources->j);
     uint32_t r[WARP_SIZE];
     permute(r, row(w, i->a), sources->j);
     put32(w, i->d, r, all);
@@ -210,6 +211,8 @@ static const char *lower_shuffle(Lowering *l, const Match *m, Insn *i) {
 
 static Flow vote_among(Warp *w, const Insn *i, uint32_t all, Row members) {
     uint32_t a = predicate(w, i->a), p = 0, r[WARP_SIZE];
+    if (w->undefined_rows)
+        definedness_gather(w, i, all, members, i->choice[0] <= 2 ? i->choice[0] : 0);
     for (int l = 0; l < WARP_SIZE; l++) {
         uint32_t among = partners(w, members, l, all), yes = a & among;
         bool result = i->choice[0] == 1   ? yes == among
@@ -244,6 +247,7 @@ static Flow match_sync(Warp *w, const Insn *i, uint32_t mask) {
     uint32_t all;
     Flow flow = gather(w, i, mask, i->b, &all);
     if (flow != FLOW_NEXT) return flow;
+    if (w->undefined_rows) definedness_gather(w, i, all, i->b, 0);
     bool wide = i->choice[2] == 2, any = i->choice[0] == 1;
     uint32_t r[WARP_SIZE] = {0}, p = 0;
     for (uint32_t rest = all; rest; rest &= rest - 1) {
@@ -316,6 +320,7 @@ static Flow reduce(Warp *w, const Insn *i, uint32_t mask, Combine *combine, bool
     uint32_t all;
     Flow flow = gather(w, i, mask, i->b, &all);
     if (flow != FLOW_NEXT) return flow;
+    if (w->undefined_rows) definedness_gather(w, i, all, i->b, 0);
     const Lane32 *a = row(w, i->a);
     uint32_t keep = magnitude ? 0x7fffffffu : ~0u, r[WARP_SIZE] = {0}, done = 0;
     for (uint32_t rest = all; rest; rest = all & ~done) {

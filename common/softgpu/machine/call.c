@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/check.h"
+#include "softgpu/check/definedness.h"
 
 enum {
     RETURN_BYTES = 16, // stack that a call takes beside the function's own variables
@@ -168,6 +168,7 @@ Flow warp_call_part(Warp *w, const Insn *i, const Call *call, const CodeFunction
     local_reserve(w, f->local_base + callee->local_size);
     for (int n = 0; n < call->argument_count; n++)
         copy_argument(f->rows, caller->rows, &call->arguments[n], mask);
+    if (w->undefined_rows) definedness_call(w, call, caller->offset, f->offset, mask);
     g->join = j;
     g->frame = f;
     w->frame = f->rows;
@@ -190,6 +191,7 @@ Flow warp_return(Warp *w, const Insn *i, uint32_t mask) {
     g->join = behind;
     joins_leave(w, inside, behind, mask);
     if (f->call->result.size) copy_argument(f->caller->rows, f->rows, &f->call->result, mask);
+    if (w->undefined_rows) definedness_return(w, f, mask);
     g->frame = f->caller;
     w->pc = f->return_to;
     f->lanes &= ~mask;

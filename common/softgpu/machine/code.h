@@ -42,10 +42,10 @@ typedef Flow Handler(Warp *w, const Insn *i, uint32_t mask);
 
 // The pipe that an instruction occupies. Order is that of the tables in timing/.
 typedef enum {
-    PIPE_NONE,    // bookkeeping: labels, markers, nop
-    PIPE_FMA,     // f32 add, mul, fma (and f16x2)
-    PIPE_ALU,     // integer, logic, compare, select, min/max, move
-    PIPE_IMAD,    // integer multiply
+    PIPE_NONE, // bookkeeping: labels, markers, nop
+    PIPE_FMA,  // f32 add, mul, fma (and f16x2)
+    PIPE_ALU,  // integer, logic, compare, select, min/max, move
+    PIPE_IMAD, // integer multiply
     PIPE_FP64,
     PIPE_MUFU,    // ex2, lg2, rcp, rsqrt, sqrt, sin, cos, tanh
     PIPE_CONVERT, // cvt
@@ -61,19 +61,19 @@ typedef enum {
 struct Insn {
     Handler *run;
     Row d, a, b, c, e;
-    Row guard;          // predicate row or ROW_NONE
+    Row guard; // predicate row or ROW_NONE
     uint64_t imm;
-    const Row *rows;    // vector operands, operand lists: row_count references
-    const void *extra;  // decoded side data of the rarer forms (owned by the kernel's arena)
-    uint32_t index;     // position in Kernel.code
+    const Row *rows;   // vector operands, operand lists: row_count references
+    const void *extra; // decoded side data of the rarer forms (owned by the kernel's arena)
+    uint32_t index;    // position in Kernel.code
     uint16_t row_count;
     bool guard_negated;
-    uint8_t pipe;       // Pipe
-    uint8_t size;       // element size in bytes of loads, stores, atomics
-    uint8_t space;      // Space of memory operations
-    uint8_t flags;      // INSN_…
-    uint8_t choice[5];  // the form's modifier choices, see form.h
-    uint16_t flops;     // floating-point operations per lane, for the counters
+    uint8_t pipe;      // Pipe
+    uint8_t size;      // element size in bytes of loads, stores, atomics
+    uint8_t space;     // Space of memory operations
+    uint8_t flags;     // INSN_…
+    uint8_t choice[5]; // the form's modifier choices, see form.h
+    uint16_t flops;    // floating-point operations per lane, for the counters
 };
 enum {
     INSN_ALIGNED = 1,    // .aligned: all live lanes of the warp must execute it together
@@ -98,9 +98,9 @@ typedef struct {
 typedef struct {
     const PtxFunction *ptx;
     const Insn *entry;
-    uint32_t frame_size;  // bytes of rows + .param storage, multiple of 64
-    uint32_t local_size;  // bytes of .local storage per thread, multiple of 16
-    uint64_t id;          // the value of its address (function pointers); 0 if never taken
+    uint32_t frame_size; // bytes of rows + .param storage, multiple of 64
+    uint32_t local_size; // bytes of .local storage per thread, multiple of 16
+    uint64_t id;         // the value of its address (function pointers); 0 if never taken
 } CodeFunction;
 
 // A call, in Insn.extra. Parameters are bytes in lane-major storage inside frames:
@@ -109,44 +109,89 @@ typedef struct {
     const CodeFunction *callee; // NULL: indirect, Insn.a is the 64-bit row with the function's id
     Handler *builtin;           // vprintf, malloc, free, __assertfail: run instead of a callee
     int argument_count;
-    struct CallArgument { uint32_t from, from_stride, to, to_stride, size; } *arguments;
+    struct CallArgument {
+        uint32_t from, from_stride, to, to_stride, size;
+    } * arguments;
     struct CallArgument result; // `from` the callee's frame `to` the caller's; size 0 if none
     // Indirect calls: `to` offsets are those of any function with this prototype; every function
     // lays out its parameters first, in order, from frame offset 0, so they agree.
 } Call;
 
+// What an instruction does with undefined values (check/definedness.h).
+typedef enum {
+    USES_PLAIN,       // its results are undefined where a source is
+    USES_SELECT,      // selp: only the chosen source counts
+    USES_AND,         // and: a defined 0 decides
+    USES_OR,          // or: a defined "all ones" decides
+    USES_MULTIPLY,    // integer mul, mad: a defined 0 decides the product
+    USES_COMPARE_AND, // setp.and: a defined false predicate decides
+    USES_COMPARE_OR,
+    // From here on a guard must be defined.
+    USES_MATRIX, // results count as defined
+    USES_LOAD,
+    USES_LOAD_PARAM, // .param storage of calls, in the frame: imm is region | byte << 32
+    USES_STORE,
+    USES_STORE_PARAM,
+    USES_ATOMIC,
+    USES_EXCHANGE, // atom.exch: what it finds only goes into its result
+    USES_SYNC,     // barriers, copies, ends of threads: all that they read must be defined
+    USES_SHUFFLE,
+    USES_GATHER, // vote, match, redux
+    USES_BRANCH,
+    USES_CALL,
+} UsesRule;
+// A register that an instruction reads or writes: its row, with one of these in the low bits.
+typedef uint32_t Use;
+enum { USE_READ, USE_WRITE, USE_ADDRESS, USE_KINDS = 3 };
+enum { USES_CARRY_IN = 1, USES_CARRY_OUT = 2 };
+
 // A kernel made ready to run on the modelled GPU, with every function that it can reach.
 typedef struct Kernel {
-    const char *name;            // mangled
+    const char *name; // mangled
     const PtxFunction *ptx;
     Insn *code;
     uint32_t code_count;
     const PtxLocation **locations; // per instruction
-    const char **texts;          // per instruction: the full opcode, for reports
-    const uint8_t *constants;    // constant pool, 64-byte aligned
-    CodeFunction *functions;     // functions[0] is the entry
+    const char **texts;            // per instruction: the full opcode, for reports
+    const uint8_t *constants;      // constant pool, 64-byte aligned
+    CodeFunction *functions;       // functions[0] is the entry
     int function_count;
 
     // Resources.
-    uint32_t registers;          // per thread, as the machine code has it, or estimated
+    uint32_t registers; // per thread, as the machine code has it, or estimated
     bool registers_estimated;
-    uint32_t shared_static;      // bytes of static shared memory
-    uint32_t shared_base;        // first usable shared address (0x400; jittered by the schedule)
-    uint32_t shared_dynamic;     // shared address where dynamic shared memory starts
-    bool shared_scratch;         // it asks where the system's shared memory is, and may use it
-    uint32_t local_size;         // bytes of stack per thread that the static call graph needs
-    bool recursive;              // a cycle or an indirect call: local_size is only a start
-    uint32_t param_size;         // bytes of the entry's parameter block
+    uint32_t shared_static;  // bytes of static shared memory
+    uint32_t shared_base;    // first usable shared address (0x400; jittered by the schedule)
+    uint32_t shared_dynamic; // shared address where dynamic shared memory starts
+    bool shared_scratch;     // it asks where the system's shared memory is, and may use it
+    uint32_t local_size;     // bytes of stack per thread that the static call graph needs
+    bool recursive;          // a cycle or an indirect call: local_size is only a start
+    uint32_t param_size;     // bytes of the entry's parameter block
     int param_count;
-    struct KernelParam { uint32_t offset, size; } *params;
+    struct KernelParam {
+        uint32_t offset, size;
+    } * params;
 
-    uint64_t schedule;           // Linker.schedule when it was lowered
+    uint64_t schedule; // Linker.schedule when it was lowered
     // Registers that some path reads before anything wrote them, per function.
-    struct KernelUnwritten { int function; Row row; const char *name; } *unwritten;
+    struct KernelUnwritten {
+        int function;
+        Row row;
+        const char *name;
+    } * unwritten;
     int unwritten_count;
     // Loads of which not all bytes matter (.pragma "used_bytes_mask"), in the order of the code.
-    struct KernelUsed { uint32_t index, bytes; } *used;
+    struct KernelUsed {
+        uint32_t index, bytes;
+    } * used;
     int used_count;
+    // What instruction i reads and writes: touched[uses[i].first] and the count - 1 behind it.
+    // NULL in kernels made by hand.
+    struct KernelUses {
+        uint32_t first;
+        uint8_t count, rule, width, carry;
+    } * uses;
+    const Use *touched;
 
     void *arena;
 } Kernel;

@@ -3,6 +3,7 @@
 //
 // Invariant: all memory of a CTA is reached from its Cta and Warps, and nothing else points into it
 // once cta_finish has run.
+#include "softgpu/check/definedness.h"
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/parts.h"
 
@@ -56,6 +57,7 @@ static void cta_free(Cta *cta) {
         free(w->stack);
         free(w->local);
         free(w->local_written);
+        definedness_free(w);
     }
     async_cta_free(cta);
     free(cta->warps);

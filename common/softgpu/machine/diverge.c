@@ -46,7 +46,7 @@ Join *join_make(Warp *w, const Insn *pc) {
     j->expected = w->active;
     j->arrived = 0;
     j->outer = g->join;
-    w->turns = w->quiet_turns = 0;
+    j->born = w->turns;
     return j;
 }
 
@@ -69,7 +69,12 @@ bool join_arrive(Warp *w) {
     Group *g = &w->groups[w->current];
     Join *j = g->join;
     j->arrived |= w->active;
-    w->turns = w->quiet_turns = 0;
+    // Lanes meet. But a loop that only waits may part and meet them each time round, and the joins
+    // of its calls, where nobody else is expected, say nothing.
+    if (w->active != j->expected) {
+        w->quiet_turns = 0;
+        if (w->turns != j->born) w->turns = 0;
+    }
     if (j->arrived == j->expected) {
         w->active = g->mask = j->arrived;
         g->join = j->outer;
@@ -110,7 +115,7 @@ static void part(Warp *w, const Insn *pc, uint32_t mask, Join *j, Frame *frame) 
     if (j && j->pc == pc && j->frame == frame)
         j->arrived |= mask;
     else
-        group_add(w, pc, mask, j, frame);
+        group_add(w, pc, mask, j, frame)->turns = w->groups[w->current].turns;
 }
 
 // The join of a branch that splits the running group. Lanes that only meet to leave the kernel

@@ -38,8 +38,9 @@ typedef struct LaunchState LaunchState;
 #define FUNCTION_WINDOW    0x6f3000000000ull // function ids: not readable
 #define RANK_SHIFT         24                // shared addresses: cta_rank << 24 | offset
 #define SHARED_RESERVED    0x400             // bytes at the start that belong to the system
-#define SHARED_SCRATCH     0x100 // … from here on also to kernels that ask for it by name
-                                 // (%reserved_smem_offset_1: tiles of cooperative groups)
+// From here on, also to kernels that ask for it by name (%reserved_smem_offset_1: tiles of
+// cooperative groups).
+#define SHARED_SCRATCH 0x100
 
 // ---- groups: lanes of a warp that share a program counter
 
@@ -63,38 +64,38 @@ typedef struct Join Join; // where lanes wait for those they split from; machine
 // instructions.
 typedef struct Frame Frame;
 struct Frame {
-    uint8_t *rows;            // base of the function's rows
+    uint8_t *rows; // base of the function's rows
     const CodeFunction *function;
-    uint32_t local_base;      // byte offset of the function's .local storage in each thread's
+    uint32_t local_base; // byte offset of the function's .local storage in each thread's
     const Insn *return_to;
-    const Call *call;         // how results go back
+    const Call *call; // how results go back
     Frame *caller;
     // Private to machine/call.c:
-    uint32_t lanes;           // lanes that have not returned
-    uint32_t depth;           // callers
-    size_t offset;            // of `rows` in the warp's stack
-    Frame *next;              // list of the warp's frames
+    uint32_t lanes; // lanes that have not returned
+    uint32_t depth; // callers
+    size_t offset;  // of `rows` in the warp's stack
+    Frame *next;    // list of the warp's frames
 };
 
 typedef struct {
     const Insn *pc;
-    uint32_t mask;       // lanes; 0 = the slot is free
-    uint32_t need;       // GROUP_PARKED: lanes that must arrive
-    uint32_t here;       // GROUP_PARKED: lanes that execute the instruction
+    uint32_t mask; // lanes; 0 = the slot is free
+    uint32_t need; // GROUP_PARKED: lanes that must arrive
+    uint32_t here; // GROUP_PARKED: lanes that execute the instruction
     GroupState state;
     BlockKind block;
     int number;
     uint64_t until;
     Join *join;
     Frame *frame;
-    uint32_t turns;      // backward branches since the group last gave way
+    uint32_t turns; // backward branches since the group last gave way
 } Group;
 
 // Where a warp stands with its SM's scheduler.
 typedef enum {
-    WARP_READY,   // in Sm.ready
-    WARP_WAITS,   // blocked; warp_wake makes it ready
-    WARP_DEFERRED,// nothing to do but an instruction of the serial phase
+    WARP_READY,    // in Sm.ready
+    WARP_WAITS,    // blocked; warp_wake makes it ready
+    WARP_DEFERRED, // nothing to do but an instruction of the serial phase
     WARP_EXITED,
     WARP_FAULTED, // the launch ends
 } WarpStatus;
@@ -104,47 +105,54 @@ struct Warp {
     uint8_t *frame;           // base of the rows of the running function
     const uint8_t *constants; // constant pool of the kernel
     const Insn *pc;
-    const Insn *stop;         // the running group's join point in this frame, or NULL
-    uint32_t active;          // lanes of the running group
-    uint32_t live;            // lanes that exist and have not exited
-    uint32_t carry;           // condition code of add.cc and its kin: a bit per lane
-    int current;              // index of the running group in groups
+    const Insn *stop; // the running group's join point in this frame, or NULL
+    uint32_t active;  // lanes of the running group
+    uint32_t live;    // lanes that exist and have not exited
+    uint32_t carry;   // condition code of add.cc and its kin: a bit per lane
+    int current;      // index of the running group in groups
     int group_count;
-    Group *groups;            // WARP_SIZE slots; groups[current].frame is always up to date
+    Group *groups; // WARP_SIZE slots; groups[current].frame is always up to date
 
     Cta *cta;
     Sm *sm;
     Kernel *kernel;
-    uint8_t *local;           // [32][local_stride] bytes
+    uint8_t *local; // [32][local_stride] bytes
     uint32_t local_stride;
-    int id;                   // within the CTA
-    uint32_t exists;          // lanes within the CTA's thread count
-    uint64_t *local_written;  // one bit per byte of `local`: the init check; NULL when off
-    uint64_t stores;          // changes this warp has made: a poll without any counts as blocked
-    struct AsyncWarp *async;  // copies under way (machine/async.h), NULL until the first
-    uint64_t waited_at;       // when it last found an mbarrier's phase incomplete
+    int id;                  // within the CTA
+    uint32_t exists;         // lanes within the CTA's thread count
+    uint64_t *local_written; // one bit per byte of `local`: the init check; NULL when off
+    uint64_t stores;         // changes this warp has made: a poll without any counts as blocked
+    struct AsyncWarp *async; // copies under way (machine/async.h), NULL until the first
+    uint32_t undefined_rows; // registers undefined in some lane (check/definedness.h)
+    struct Definedness *undefined; // which; NULL until the first
+    uint64_t waited_at;            // when it last found an mbarrier's phase incomplete
     // Private to machine/:
     WarpStatus status;
-    uint8_t *stack;           // rows of all frames
+    uint8_t *stack; // rows of all frames
     size_t stack_size;
-    Join *joins;              // all of them, innermost first
+    Join *joins; // all of them, innermost first
     Frame *frames;
-    uint64_t turn_stores;     // `stores` when the warp's groups last took turns
+    uint64_t turn_stores;        // `stores` when the warp's groups last took turns
     uint32_t turns, quiet_turns; // since lanes last met or parted; without stores
     uint64_t turn_hash;
-    uint32_t gathered;        // slots of groups that the collective at time `gathered_at` let in
+    uint32_t gathered; // slots of groups that the collective at time `gathered_at` let in
     uint64_t gathered_at;
-    struct SpinRecord { const Insn *pc; uint64_t hash, steps; int left; bool recurs; } spin;
+    struct SpinRecord {
+        const Insn *pc;
+        uint64_t hash, steps;
+        int left;
+        bool recurs;
+    } spin;
 };
 
 // ---- barriers
 
 typedef struct {
-    uint32_t expected;   // threads; 0 while no use is under way
+    uint32_t expected; // threads; 0 while no use is under way
     uint32_t arrived;
-    uint32_t waiting;    // warps blocked on it (count)
-    bool whole;          // no count was given: all warps of the CTA that have not exited
-    bool reduces;        // bar.red
+    uint32_t waiting; // warps blocked on it (count)
+    bool whole;       // no count was given: all warps of the CTA that have not exited
+    bool reduces;     // bar.red
     uint32_t red_and, red_or, red_popc;
     const Insn *first;   // the instruction that opened this use, for findings
     uint64_t generation; // completed uses
@@ -153,19 +161,20 @@ typedef struct {
 struct Cta {
     LaunchState *launch;
     Sm *sm;
-    uint32_t index[3];   // %ctaid
+    uint32_t index[3]; // %ctaid
     uint64_t linear;
     uint32_t cluster_rank;
     int warp_count, live_warps;
     uint32_t thread_count;
     Warp *warps;
-    uint8_t *shared;     // byte at shared address x (rank bits aside) is shared[x]
-    uint32_t shared_size;// one past the last valid address; addresses below SHARED_RESERVED are not
+    uint8_t *shared; // byte at shared address x (rank bits aside) is shared[x]
+    uint32_t
+        shared_size; // one past the last valid address; addresses below SHARED_RESERVED are not
     uint8_t *shared_written; // one byte per byte of shared memory; NULL when the init check is off
-    uint64_t *closed;    // words that plain accesses may not touch now (machine/async.h), or NULL
+    uint64_t *closed; // words that plain accesses may not touch now (machine/async.h), or NULL
     struct MbarrierTable *mbarriers; // live objects (machine/mbarrier.h), NULL until the first
-    uint32_t async_arrivals; // operations under way that arrive at an mbarrier
-    bool closed_overlap; // some word is closed twice
+    uint32_t async_arrivals;         // operations under way that arrive at an mbarrier
+    bool closed_overlap;             // some word is closed twice
     Barrier barriers[NAMED_BARRIERS];
     // Private to machine/:
     size_t shared_allocated;
@@ -174,12 +183,12 @@ struct Cta {
 
 // ---- an SM
 
-typedef struct {         // an L2 request, logged in the parallel phase
-    uint64_t line;       // address >> 7
+typedef struct {   // an L2 request, logged in the parallel phase
+    uint64_t line; // address >> 7
     uint64_t time;
-    uint8_t sectors;     // 32-byte sectors of the line, bit mask
-    uint8_t write;       // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic
-    uint32_t bytes;      // 2: which bytes of the sector, a bit each
+    uint8_t sectors; // 32-byte sectors of the line, bit mask
+    uint8_t write;   // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic
+    uint32_t bytes;  // 2: which bytes of the sector, a bit each
 } L2Request;
 
 struct Sm {
@@ -187,8 +196,8 @@ struct Sm {
     LaunchState *launch;
     int id;
     uint64_t time;
-    bool serial;         // the serial phase is running this SM's deferred instructions
-    Cta *ctas;           // resident
+    bool serial; // the serial phase is running this SM's deferred instructions
+    Cta *ctas;   // resident
     int resident;
     struct Random random;
     struct Counters *counters; // of the host thread that runs this SM in this round
@@ -197,22 +206,29 @@ struct Sm {
     size_t request_count, request_capacity;
     struct EventQueue *events; // (time, order) → completion; machine/event.h
     struct AsyncPool *async;   // memory of asynchronous operations; machine/async.h
-    uint64_t changes;    // stores, barrier completions, exits: progress, for deadlock detection
-    bool faulted;        // a finding that ends the launch
+    uint64_t changes; // stores, barrier completions, exits: progress, for deadlock detection
+    bool faulted;     // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
     // Allocations that this SM met lately (check/memory.c); cleared when a launch begins.
-    struct AllocationCache { uint64_t begin, end; bool read_only; } cached[ALLOCATIONS_CACHED];
+    struct AllocationCache {
+        uint64_t begin, end;
+        bool read_only;
+    } cached[ALLOCATIONS_CACHED];
     // Private to machine/:
-    Warp **ready;        // warps with a group that can run
+    Warp **ready; // warps with a group that can run
     int ready_count, ready_next, ready_capacity;
-    struct Deferred { uint64_t time; Warp *warp; int group; } *deferred; // in the order met
+    struct Deferred {
+        uint64_t time;
+        Warp *warp;
+        int group;
+    } * deferred; // in the order met
     int deferred_count, deferred_capacity;
-    Cta *spare_ctas;     // memory to use again
+    Cta *spare_ctas; // memory to use again
     Join *spare_joins;
     Frame *spare_frames;
-    bool watch;          // hash warps at backward branches: is everybody only spinning?
-    uint64_t finished;   // CTAs
-    uint64_t l1_bytes;   // size of `l1`
+    bool watch;        // hash warps at backward branches: is everybody only spinning?
+    uint64_t finished; // CTAs
+    uint64_t l1_bytes; // size of `l1`
 };
 
 // ---- a launch
@@ -221,7 +237,7 @@ typedef struct {
     Kernel *kernel;
     uint32_t grid[3], block[3], cluster[3]; // cluster 1,1,1 if none
     uint32_t dynamic_shared;
-    const void *params;      // parameter block, Kernel.param_size bytes
+    const void *params; // parameter block, Kernel.param_size bytes
     bool cooperative;
     uint64_t cooperative_barrier; // device address of {u32 size; u32 barrier}, 0 if none
 } Launch;
@@ -237,10 +253,10 @@ typedef struct KernelStats {
     uint32_t registers, shared_bytes, ctas_per_sm;
     // How long each unit was busy (timing/roofline.c): a share of time_us.
     double pipe_us[PIPE_COUNT], issue_us, shared_us, l2_us, hbm_us;
-    double time_us;          // by the roofline, or the timing model
-    const char *bound;       // what limits the time: "fma", "lsu", "hbm", …
-    double host_seconds;     // how long the emulation took
-    double cpu_seconds;      // what all host threads worked for it
+    double time_us;      // by the roofline, or the timing model
+    const char *bound;   // what limits the time: "fma", "lsu", "hbm", …
+    double host_seconds; // how long the emulation took
+    double cpu_seconds;  // what all host threads worked for it
     int sms_simulated, sms_total;
     int finding_count;
 } KernelStats;
@@ -258,9 +274,9 @@ struct LaunchState {
     Gpu *gpu;
     const uint8_t *params;
     uint64_t grid_size;
-    bool many_sms;       // more than one SM has work: deferral is needed
-    bool sampled;        // blocks of the SMs that aren't simulated are left out
-    uint64_t id;         // counts launches, seeds
+    bool many_sms; // more than one SM has work: deferral is needed
+    bool sampled;  // blocks of the SMs that aren't simulated are left out
+    uint64_t id;   // counts launches, seeds
     // Private to machine/:
     bool timing;
     unsigned checks;
@@ -276,19 +292,22 @@ Gpu *gpu_new(const Settings *settings, const GpuFigures *figures);
 void gpu_delete(Gpu *gpu);
 struct Gpu {
     const Settings *settings;
-    GpuFigures figures;      // with --sms applied
+    GpuFigures figures;          // with --sms applied
     struct GlobalMemory *memory; // machine/global.h
     struct Cache *l2;
-    double clock_us;         // modelled time since start, what cudaEvent reports
+    double clock_us; // modelled time since start, what cudaEvent reports
     uint64_t launches;
-    int sample;              // SMs simulated of figures.sms; = figures.sms when not sampling
-    uint64_t stack_limit;    // cudaLimitStackSize: bytes of stack beyond what calls surely need
+    int sample;           // SMs simulated of figures.sms; = figures.sms when not sampling
+    uint64_t stack_limit; // cudaLimitStackSize: bytes of stack beyond what calls surely need
     // Private to machine/:
-    Sm *sm;                  // [figures.sms]
-    int l2_share;            // SMs that `l2` is sized for
-    uint64_t grid_barrier;   // memory of cooperative launches
-    uint64_t now;            // SM time at which the last launch ended
-    struct CtaShape { uint32_t threads, frame, local, shared; unsigned checks; } shape; // of spares
+    Sm *sm;                // [figures.sms]
+    int l2_share;          // SMs that `l2` is sized for
+    uint64_t grid_barrier; // memory of cooperative launches
+    uint64_t now;          // SM time at which the last launch ended
+    struct CtaShape {
+        uint32_t threads, frame, local, shared;
+        unsigned checks;
+    } shape; // of spares
 };
 // The settings, read from the environment at first use (a bad variable ends the program, status 2).
 // The API changes them between launches.

@@ -20,6 +20,7 @@ struct Join {
     Frame *frame;      // the activation in which `pc` is meant
     uint32_t expected; // lanes that still come here, those that have arrived included
     uint32_t arrived;  // lanes that wait here
+    uint32_t born;     // Warp.turns when it was made
     Join *outer;       // where they go to wait afterwards
     Join *next;        // list Warp.joins
 };

@@ -10,7 +10,8 @@ struct Random {
 
 // Streams with different (seed, stream) pairs are independent for our purposes.
 static inline void random_seed(struct Random *r, uint64_t seed, uint64_t stream) {
-    uint64_t z = seed * 0x9e3779b97f4a7c15ull + stream * 0xd1b54a32d192ed03ull + 0x632be59bd9b4e019ull;
+    uint64_t z =
+        seed * 0x9e3779b97f4a7c15ull + stream * 0xd1b54a32d192ed03ull + 0x632be59bd9b4e019ull;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
     r->state = (z ^ (z >> 31)) | 1;

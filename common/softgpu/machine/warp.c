@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "softgpu/check/definedness.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/timing/traffic.h"
 
@@ -23,6 +24,7 @@ void warp_start(Warp *w) {
     w->gathered_at = w->waited_at = 0;
     memset(&w->spin, 0, sizeof w->spin);
     frames_start(w);
+    definedness_start(w);
     w->groups[0] = (Group){.pc = w->kernel->functions[0].entry,
                            .mask = w->exists,
                            .state = GROUP_RUNS,
@@ -125,16 +127,29 @@ static bool warp_flow(Warp *w, const Insn *i, Flow flow) {
     __builtin_unreachable();
 }
 
-// Runs from the group that is loaded.
-static WarpStatus run_loaded(Warp *w, uint64_t until) {
+// Runs from the group that is loaded. Returns false, to go on at w->pc, when the first register
+// became undefined (`follows` is false), or the last one no longer is (`follows` is true).
+static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t until, bool follows,
+                                                           WarpStatus *status) {
     Sm *sm = w->sm;
     uint64_t *executed = sm->counters->executed, *lanes = sm->counters->lanes;
     uint64_t time = sm->time;
     const Insn *i = w->pc;
     while (time < until) {
+        if (follows && !w->undefined_rows) {
+            w->pc = i;
+            return false;
+        }
         if (UNLIKELY(i == w->stop)) {
             w->pc = i;
-            if (!join_arrive(w)) return warp_status(w);
+            if (!follows && w->undefined_rows) { // definedness_load has put `stop` here
+                group_update_stop(w);
+                return false;
+            }
+            if (!join_arrive(w)) {
+                *status = warp_status(w);
+                return true;
+            }
             i = w->pc;
             continue;
         }
@@ -142,6 +157,7 @@ static WarpStatus run_loaded(Warp *w, uint64_t until) {
         if (i->guard != ROW_NONE) {
             uint32_t guard = *(const uint32_t *)row(w, i->guard);
             mask &= i->guard_negated ? ~guard : guard;
+            if (follows) definedness_guard(w, i, mask);
             if (mask == 0) { // issued all the same
                 executed[i->index]++;
                 sm->time = ++time;
@@ -149,17 +165,22 @@ static WarpStatus run_loaded(Warp *w, uint64_t until) {
                 continue;
             }
         }
+        if (follows) definedness_before(w, i, mask);
         Flow flow = i->run(w, i, mask);
         if (LIKELY(flow <= FLOW_JUMP)) {
             executed[i->index]++;
             lanes[i->index] += (uint64_t)__builtin_popcount(mask);
             sm->time = ++time;
             if (LIKELY(flow == FLOW_NEXT)) {
+                if (follows) definedness_after(w, i, mask);
                 i++;
                 continue;
             }
             if (UNLIKELY(sm->watch) && i->flags & INSN_BACKWARD && w->active) spin_record(w, i);
-            if (!w->active) return warp_status(w);
+            if (!w->active) {
+                *status = warp_status(w);
+                return true;
+            }
             i = w->pc;
             continue;
         }
@@ -168,11 +189,30 @@ static WarpStatus run_loaded(Warp *w, uint64_t until) {
             lanes[i->index] += (uint64_t)__builtin_popcount(mask);
         }
         sm->time = ++time;
-        if (!warp_flow(w, i, flow)) return warp_status(w);
+        if (!warp_flow(w, i, flow)) {
+            *status = warp_status(w);
+            return true;
+        }
         i = w->pc;
     }
     group_save(w, i);
-    return WARP_READY;
+    *status = WARP_READY;
+    return true;
+}
+
+static bool run_plain(Warp *w, uint64_t until, WarpStatus *status) {
+    return run_loop(w, until, false, status);
+}
+static bool run_following(Warp *w, uint64_t until, WarpStatus *status) {
+    return run_loop(w, until, true, status);
+}
+
+// Runs from the group that is loaded: in the ordinary loop, and while some register is undefined in
+// the one that follows undefined values.
+static WarpStatus run_loaded(Warp *w, uint64_t until) {
+    WarpStatus status;
+    while (!(w->undefined_rows ? run_following : run_plain)(w, until, &status)) continue;
+    return status;
 }
 
 WarpStatus warp_run(Warp *w, uint64_t until) {

@@ -102,10 +102,12 @@ void emit_insn(Lowering *l, const Insn *i) {
         l->locations = must(realloc(l->locations, n * sizeof *l->locations));
         l->texts = must(realloc(l->texts, n * sizeof *l->texts));
         l->used = must(realloc(l->used, n * sizeof *l->used));
+        l->uses = must(realloc(l->uses, n * sizeof *l->uses));
     }
     l->locations[l->code_count] = l->ptx->location;
     l->texts[l->code_count] = l->ptx->full;
     l->used[l->code_count] = l->ptx->used_bytes;
+    l->uses[l->code_count] = (struct KernelUses){.first = (uint32_t)l->touched_count};
     l->code[l->code_count] = *i;
     l->code[l->code_count].index = l->code_count;
     l->code_count++;
@@ -153,6 +155,7 @@ static const char *apply_form(Lowering *l, const Match *m, Insn *i) {
     i->flags = m->form->flags;
     memcpy(i->choice, m->choice, sizeof i->choice);
     l->operands_done = 0;
+    l->pending_count = 0;
     const char *why = m->form->lower ? m->form->lower(l, m, i) : lower_by_pattern(l, m, i);
     if (!why && !i->run) why = "its form has no handler";
     return why;
@@ -170,7 +173,7 @@ static void lower_instruction(Lowering *l) {
     }
 
     uint32_t code_mark = l->code_count;
-    int access_mark = body->access_count;
+    int access_mark = body->access_count, touched_mark = l->touched_count;
     size_t reference_mark = l->reference_count;
     const char *why = NULL; // of the form that came furthest
     int furthest = -1;
@@ -189,6 +192,7 @@ static void lower_instruction(Lowering *l) {
         }
         l->code_count = code_mark;
         body->access_count = access_mark;
+        l->touched_count = touched_mark;
         l->reference_count = reference_mark;
         memset(l->scratch_used, 0, sizeof l->scratch_used);
     }
@@ -206,6 +210,7 @@ static void lower_instruction(Lowering *l) {
     }
     if (goes_back(p, l->instruction)) i.flags |= INSN_BACKWARD;
     emit_insn(l, &i);
+    add_uses(l, &i);
 }
 
 // Can control get behind the last instruction? The parser adds a return where PTX leaves it away,
@@ -333,6 +338,11 @@ static void finish(Lowering *l) {
     memcpy(k->code, l->code, sizeof *k->code * l->code_count);
     memcpy(k->locations, l->locations, sizeof *k->locations * l->code_count);
     memcpy(k->texts, l->texts, sizeof *k->texts * l->code_count);
+    k->uses = arena_alloc(l->arena, sizeof *k->uses * ((size_t)l->code_count + 1));
+    if (l->code_count) memcpy(k->uses, l->uses, sizeof *k->uses * l->code_count);
+    Use *touched = arena_alloc(l->arena, sizeof *touched * ((size_t)l->touched_count + 1));
+    if (l->touched_count) memcpy(touched, l->touched, sizeof *touched * (size_t)l->touched_count);
+    k->touched = touched;
 
     for (uint32_t i = 0; i < l->code_count; i++)
         k->shared_scratch |=
@@ -364,6 +374,9 @@ static void lowering_free(Lowering *l) {
     free(l->locations);
     free(l->texts);
     free(l->used);
+    free(l->uses);
+    free(l->touched);
+    free(l->pending);
     free(l->references);
     free(l->constants);
     free(l->shared);

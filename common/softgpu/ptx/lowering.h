@@ -76,7 +76,13 @@ struct Lowering {
     const PtxLocation **locations;
     const char **texts;
     uint32_t *used; // PtxInstruction.used_bytes
+    struct KernelUses *uses;
     uint32_t code_count, code_capacity;
+    Use *touched; // of all instructions
+    int touched_count, touched_capacity;
+    Use *pending; // of the instruction being lowered
+    int pending_count, pending_capacity;
+    bool in_address; // the operand being lowered is an address
 
     // Pointers to instructions, written when the code has its final place.
     struct Reference {
@@ -113,6 +119,15 @@ const char *lower_by_pattern(Lowering *l, const Match *m, Insn *i);
 Body *body_of(Lowering *l, PtxFunction *function);
 // Notes that a register is read or written here.
 void note_access(Lowering *l, int reg, bool write);
+
+// ---- uses.c
+
+// Notes that the instruction being lowered reads or writes a row.
+void note_use(Lowering *l, Row row, bool write);
+// Gives the last instruction emitted a use of its own: for hidden ones.
+void add_use(Lowering *l, Row row, int kind);
+// Gives it all uses noted, and its rule.
+void add_uses(Lowering *l, const Insn *i);
 
 // ---- storage.c
 

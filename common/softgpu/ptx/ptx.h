@@ -29,10 +29,25 @@ typedef enum {
 typedef enum {
     TYPE_NONE,
     TYPE_PRED,
-    TYPE_B8, TYPE_B16, TYPE_B32, TYPE_B64, TYPE_B128,
-    TYPE_U8, TYPE_U16, TYPE_U32, TYPE_U64,
-    TYPE_S8, TYPE_S16, TYPE_S32, TYPE_S64,
-    TYPE_F16, TYPE_F16X2, TYPE_BF16, TYPE_BF16X2, TYPE_F32, TYPE_F64,
+    TYPE_B8,
+    TYPE_B16,
+    TYPE_B32,
+    TYPE_B64,
+    TYPE_B128,
+    TYPE_U8,
+    TYPE_U16,
+    TYPE_U32,
+    TYPE_U64,
+    TYPE_S8,
+    TYPE_S16,
+    TYPE_S32,
+    TYPE_S64,
+    TYPE_F16,
+    TYPE_F16X2,
+    TYPE_BF16,
+    TYPE_BF16X2,
+    TYPE_F32,
+    TYPE_F64,
 } Type;
 
 // Size of a type in bytes; 0 for TYPE_NONE and TYPE_PRED.
@@ -93,12 +108,12 @@ enum { PAIR_SINK = -2 };
 // that names the .branchtargets; see `branch_targets`.
 
 struct PtxInstruction {
-    const char *opcode;        // first part: "ld". Interned: compare pointers or strcmp
-    const char *full;          // as written: "ld.global.nc.v4.u32". Interned
+    const char *opcode;           // first part: "ld". Interned: compare pointers or strcmp
+    const char *full;             // as written: "ld.global.nc.v4.u32". Interned
     const char *const *modifiers; // parts after the dots, in the order written, e.g. "shared::cta"
     int modifier_count;
-    int guard;                 // predicate register of @p, -1 if none
-    bool guard_negated;        // @!p
+    int guard;          // predicate register of @p, -1 if none
+    bool guard_negated; // @!p
     int operand_count;
     PtxOperand *operands;
     const PtxLocation *location;
@@ -112,25 +127,25 @@ struct PtxInstruction {
 struct PtxVariable {
     const char *name;
     Space space;
-    Type type;        // element type
-    uint32_t align;   // bytes
-    uint64_t count;   // elements; 1 for scalars; 0 for extern arrays without a size (dynamic shared)
-    uint64_t size;    // bytes = count * vector * type_size
+    Type type;      // element type
+    uint32_t align; // bytes
+    uint64_t count; // elements; 1 for scalars; 0 for extern arrays without a size (dynamic shared)
+    uint64_t size;  // bytes = count * vector * type_size
     bool is_extern, is_visible, is_managed, is_weak;
     PtxFunction *owner; // function that declares it, or NULL for a module variable
     // Initialiser: `data` (size bytes; NULL = zeros), then address fix-ups applied over it.
     uint8_t *data;
     int fixup_count;
     struct PtxFixup {
-        uint64_t offset;   // byte offset within the variable
-        uint8_t size;      // bytes of the address that are stored: 8 or 4, or 1 with a mask
-        uint8_t shift;     // 0xFF(sym) masks: store (address >> shift) & 0xff
-        bool generic;      // generic(sym): the generic address; the same here, global is generic
+        uint64_t offset; // byte offset within the variable
+        uint8_t size;    // bytes of the address that are stored: 8 or 4, or 1 with a mask
+        uint8_t shift;   // 0xFF(sym) masks: store (address >> shift) & 0xff
+        bool generic;    // generic(sym): the generic address; the same here, global is generic
         const char *symbol;
         int64_t addend;
         PtxVariable *variable;
         PtxFunction *function;
-    } *fixups;
+    } * fixups;
 };
 
 typedef struct {
@@ -142,7 +157,7 @@ struct PtxFunction {
     PtxModule *module;
     const char *name;
     bool is_entry, is_declaration, is_visible, is_weak, no_return;
-    uint32_t ptx_line;      // line of the directive
+    uint32_t ptx_line;           // line of the directive
     size_t text_begin, text_end; // its body in the module's text, braces included
     int return_count, param_count;
     PtxVariable **returns, **params;
@@ -165,14 +180,14 @@ struct PtxFunction {
 struct PtxModule {
     const char *text; // owned copy, NUL-terminated
     size_t length;
-    int version;      // 10 * major + minor: 90
-    int target_sm;    // 80, 90, 100
+    int version;        // 10 * major + minor: 90
+    int target_sm;      // 80, 90, 100
     char target_suffix; // 'a', 'f', or 0
     int variable_count;
     PtxVariable **variables;
     int function_count;
     PtxFunction **functions;
-    void *arena;      // private
+    void *arena; // private
 };
 
 // Why parsing failed, for a person. `line` counts from 1 in the PTX text.

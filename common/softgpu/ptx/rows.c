@@ -106,6 +106,7 @@ static Row hidden(Lowering *l, Handler *run, uint64_t imm, int width) {
     i.d = scratch_row(l, class);
     i.size = (uint8_t)(class_width(class) / 8);
     emit_insn(l, &i);
+    add_use(l, i.d, USE_WRITE);
     return i.d;
 }
 
@@ -146,6 +147,8 @@ static Row negated_row(Lowering *l, Row predicate, const char **why) {
     i.d = scratch_row(l, CLASS_PREDICATE);
     i.a = predicate;
     emit_insn(l, &i);
+    add_use(l, i.a, USE_READ);
+    add_use(l, i.d, USE_WRITE);
     return i.d;
 }
 
@@ -160,7 +163,9 @@ static Row register_row(Lowering *l, int reg, int width, bool write, const char 
         return ROW_NONE;
     }
     note_access(l, reg, write);
-    return l->surveying ? 0 : l->body->rows.rows[reg];
+    if (l->surveying) return 0;
+    note_use(l, l->body->rows.rows[reg], write);
+    return l->body->rows.rows[reg];
 }
 
 // The bits of a floating-point literal at another width.
@@ -255,7 +260,9 @@ const char *address_operand(Lowering *l, const PtxOperand *o, Insn *i) {
         const PtxVariable *v = resolve_variable(l, base);
         if (v && v->space == SPACE_SHARED) width = 32;
     }
+    l->in_address = true;
     i->a = source_row(l, base, width, &why);
+    l->in_address = false;
     if (i->a == ROW_NONE) return why;
     if (width == 64) i->flags |= INSN_WIDE_BASE;
     return NULL;
