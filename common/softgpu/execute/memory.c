@@ -178,18 +178,12 @@ static void store_b128_row_128(Warp *w, const Insn *i, const Places *places, uin
 
 // clang-format off
 #define EACH_LOAD(X)                                                                               \
-    X(u8, row_16)                                                                                  \
-    X(u8, row_32)                                                                                  \
-    X(u8, row_64) X(s8, row_16) X(s8, row_32) X(s8, row_64) X(u16, row_16) X(u16, row_32)          \
-        X(u16, row_64) X(s16, row_16) X(s16, row_32) X(s16, row_64) X(u32, row_32) X(u32, row_64)  \
-            X(s32, row_32) X(s32, row_64) X(u64, row_64)
-// clang-format on
+    X(u8, row_16) X(u8, row_32) X(u8, row_64) X(s8, row_16) X(s8, row_32) X(s8, row_64)            \
+    X(u16, row_16) X(u16, row_32) X(u16, row_64) X(s16, row_16) X(s16, row_32) X(s16, row_64)      \
+    X(u32, row_32) X(u32, row_64) X(s32, row_32) X(s32, row_64) X(u64, row_64)
 #define EACH_STORE(X)                                                                              \
-    X(u8, row_16)                                                                                  \
-    X(u8, row_32)                                                                                  \
-    X(u8, row_64) X(u16, row_16) X(u16, row_32) X(u16, row_64) X(u32, row_32) X(u32, row_64)       \
-        X(u64, row_64)
-// clang-format off
+    X(u8, row_16) X(u8, row_32) X(u8, row_64) X(u16, row_16) X(u16, row_32) X(u16, row_64)         \
+    X(u32, row_32) X(u32, row_64) X(u64, row_64)
 EACH_LOAD(DEFINE_LOAD)
 EACH_STORE(DEFINE_STORE)
 // clang-format on
