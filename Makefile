@@ -206,9 +206,10 @@ lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(
 #
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
-SOFTGPU_SUITES := ptx_parser table flow lower arithmetic integer convert half warp memory atomic findings \
-    global settings timing machine run branch fatbin api matrix matrix_move cp_async mbarrier definedness
-HARNESS_SUITES := reference npy options check run
+SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp memory \
+    memory_checks atomic findings global settings timing machine sample run branch fatbin api matrix \
+    matrix_move cp_async mbarrier definedness
+HARNESS_SUITES := reference npy options check sample run
 PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix toy_backward backward torch
 LONG_SUITES := long_matrix long_sizes
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -272,10 +273,11 @@ $(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h common/device
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
 	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -L$(SOFTGPU)/lib \
+	    -L$(TOOLKIT)/lib64 -L$(TOOLKIT)/lib \
 	    -gencode arch=compute_80,code=compute_80 $< -o $@
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 
-run_suite = echo "== $(1)"; TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
+run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_BUILD=$(BUILD)/$(VARIANT) $(TESTS)/$(1)
 
@@ -317,8 +319,8 @@ $(TESTS)/%.ptx: tests/programs/%.cu | $(NVCC) $(BUILD)/.compiler
 
 run-sanitized: $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
 	@echo "== sanitized: softgpu, harness, fuzzers"
-	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/softgpu
-	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/harness
+	@CK_DEFAULT_TIMEOUT=60 ASAN_OPTIONS=detect_leaks=0 $(TESTS)/softgpu
+	@CK_DEFAULT_TIMEOUT=60 ASAN_OPTIONS=detect_leaks=0 $(TESTS)/harness
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS)
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_fatbin 3000 1
 	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_npy 3000 1

@@ -163,6 +163,8 @@ __global__ void __launch_bounds__(TENSOR_THREADS, TENSOR_BLOCKS_PER_SM(HEAD_DIM)
         const float sum = quad_sum(row_sum[half]);
         scale_output<HEAD_DIM>(o_reg, half, sum > 0 ? 1 / sum : 0);
         lse[half] = log_sum_exp_base_2(row_max[half], sum);
+        if (a.lse_rest != NULL) // chapter 4
+            store_lse_rest(a, work, half, log_sum_exp_rest_base_2(row_max[half], sum));
     }
     store_fragments<T, HEAD_DIM>(a, work, o_reg, lse);
 }

@@ -67,6 +67,7 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
         lse_reg[r] = log_sum_exp(row_max[r], row_sum[r]);
     }
     store_output<T, HEAD_DIM>(a, work, o_reg, lse_reg);
+    if (a.lse_rest != NULL) store_lse_rest<T, HEAD_DIM>(a, work, row_max, row_sum); // chapter 4
 }
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Attention *a) {

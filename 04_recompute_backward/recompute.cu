@@ -46,14 +46,24 @@ __device__ static inline KeyWork<T> key_work(const Attention &a, unsigned place)
     return work;
 }
 
+// A head's numbers, one for each query row.
+struct RowNumbers {
+    const float *lse, *lse_rest, *row_dots;
+};
+
+__device__ static inline RowNumbers row_numbers(const Attention &a, const RecomputeWorkspace &w,
+                                                int64_t head_index) {
+    const int64_t at = head_index * a.seqlen_q;
+    return {a.lse + at, w.lse_rest + at, w.row_dots + at};
+}
+
 // From the products: s_reg becomes P = e^(S - lse), dp_reg becomes dS = P ∘ (dP - D), with the
 // cap's slope 1 - tanh². What the mask forbids is 0 in both: it had no part in the forward.
 template <typename T, int HEAD_DIM>
 __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg,
                                                     WeightPiece<HEAD_DIM> &dp_reg,
                                                     const Attention &a, const KeyWork<T> &work,
-                                                    const float *lse, const float *row_dots,
-                                                    int64_t first_row) {
+                                                    const RowNumbers &numbers, int64_t first_row) {
     using Tile = GradientTile<HEAD_DIM>;
     const int64_t last_row = min(first_row + Tile::ROWS, a.seqlen_q) - 1;
     const KeyRange all = keys_seen_by_all(first_row, last_row, a.seqlen_q, a.seqlen_k,
@@ -63,10 +73,11 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
     for (int r = 0; r < Tile::THREAD_ROWS; r++) {
         const int64_t row = first_row + Tile::ty() + r * Tile::ROW_STEP;
         // Rows past the last, and rows that see no key (lse = -inf), have P = e^-inf = 0.
-        float row_lse = CUDART_INF_F, row_dot = 0;
+        float row_lse = CUDART_INF_F, lse_rest = 0, row_dot = 0;
         if (row < a.seqlen_q) {
-            row_dot = row_dots[row];
-            if (lse[row] != -CUDART_INF_F) row_lse = lse[row];
+            row_dot = numbers.row_dots[row];
+            if (numbers.lse[row] != -CUDART_INF_F) row_lse = numbers.lse[row];
+            lse_rest = numbers.lse_rest[row];
         }
         KeyRange seen = {0, INT64_MAX};
         if (!unmasked)
@@ -76,7 +87,7 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
             const int64_t key = work.first_key + Tile::tx() + c * Tile::LANES;
             const float score = score_of(s_reg[r][c], a.softmax_scale, a.softcap);
             const bool visible = seen.begin <= key && key < seen.end;
-            const float p = visible ? expf(score - row_lse) : 0;
+            const float p = visible ? expf(score - row_lse - lse_rest) : 0;
             float slope = 1; // of the cap: S = c tanh(x / c)
             if (a.softcap > 0) slope -= score / a.softcap * (score / a.softcap);
             s_reg[r][c] = p;
@@ -143,8 +154,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
             multiply_rows<HEAD_DIM>(s_reg, q_smem, k_smem);     // S  = Q Kᵀ, once more
             multiply_rows<HEAD_DIM>(dp_reg, dout_smem, v_smem); // dP = dO Vᵀ
             differentiate_softmax<T, HEAD_DIM>(s_reg, dp_reg, a, work,
-                                               a.lse + head_index * a.seqlen_q,
-                                               w.row_dots + head_index * a.seqlen_q, row);
+                                               row_numbers(a, w, head_index), row);
 
             store_weight_piece<HEAD_DIM>(w_smem, s_reg);
             __syncthreads(); // every thread's part of P → all threads
@@ -210,12 +220,14 @@ static size_t backward_workspace(const Attention *a) {
     return recompute_workspace(a, tile_sizes(a->head_dim).rows).bytes;
 }
 
-static size_t forward_workspace(const Attention *) {
-    return 0;
+static size_t forward_workspace(const Attention *a) {
+    return lse_rest_bytes(a);
 }
 
 static cudaError_t forward(const Attention *a) {
-    return normalise_once_step.forward(a);
+    Attention with_rest = *a;
+    with_rest.lse_rest = recompute_workspace(a, tile_sizes(a->head_dim).rows).lse_rest;
+    return normalise_once_step.forward(&with_rest);
 }
 
 static const char *refuses(const Attention *a, bool backward) {

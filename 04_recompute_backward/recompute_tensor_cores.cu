@@ -26,9 +26,9 @@ template <int HEAD_DIM> struct TensorTile {
     static constexpr int ROW_GROUPS = ROWS / 16;
     static constexpr int COLUMNS = HEAD_DIM / (WARPS / ROW_GROUPS);
     static constexpr int KEY_NUMBERS = KEYS * HEAD_DIM, ROW_NUMBERS = ROWS * HEAD_DIM;
-    // K, V; Q and dO twice, for this tile and the next; dSᵀ. Then lse and D, twice.
+    // K, V; Q and dO twice, for this tile and the next; dSᵀ. Then a row's three numbers, twice.
     static constexpr int BYTES =
-        (2 * KEY_NUMBERS + 4 * ROW_NUMBERS + KEYS * ROWS) * 2 + 2 * 2 * ROWS * (int)sizeof(float);
+        (2 * KEY_NUMBERS + 4 * ROW_NUMBERS + KEYS * ROWS) * 2 + 2 * 3 * ROWS * (int)sizeof(float);
     static_assert(BYTES <= (HEAD_DIM <= 64 ? 99 : 163) * 1024, "must fit in shared memory");
 };
 
@@ -60,7 +60,8 @@ template <typename T> struct LoopWork {
 // A tile of query rows in shared memory, as one step of the loop uses it.
 template <typename T> struct RowTile {
     T *q_smem, *dout_smem;
-    float *lse_smem, *row_dots_smem; // lse in units of log 2
+    TwoFloats *lse_smem; // in units of log 2
+    float *row_dots_smem;
 };
 
 // Starts to bring the tile of a step: Q and dO by cp.async, lse and D by hand. Rows past the last,
@@ -79,13 +80,14 @@ __device__ static inline void fetch_row_tile(const RowTile<T> &tile, const Atten
         first_row);
     const int64_t row = first_row + threadIdx.x;
     if (threadIdx.x >= ROWS) return;
-    float lse = -CUDART_INF_F, row_dot = 0;
+    TwoFloats lse = {CUDART_INF_F, 0};
+    float row_dot = 0;
     if (row < a.seqlen_q) {
         const int64_t at = vector_offset(work.batch, head, row, a.heads, a.seqlen_q);
-        lse = a.lse[at];
+        if (a.lse[at] != -CUDART_INF_F) lse = to_base_2(a.lse[at], w.lse_rest[at]);
         row_dot = w.row_dots[at];
     }
-    tile.lse_smem[threadIdx.x] = lse == -CUDART_INF_F ? CUDART_INF_F : lse * CUDART_L2E_F;
+    tile.lse_smem[threadIdx.x] = lse;
     tile.row_dots_smem[threadIdx.x] = row_dot;
 }
 
@@ -170,12 +172,11 @@ __device__ static inline void differentiate_softmax(Accumulator<TensorTile<HEAD_
     // The cap's slope goes into dP - D, where P = 0 cannot make it harmless: so before the mask.
     const int pair = threadIdx.x % 4 * 2;
 #pragma unroll
-    for (int n = 0; n < ROWS / 8; n++)
+    for (int n = 0; n < ROWS / 8; n++) {
+        const float2 row_dots = *(const float2 *)&tile.row_dots_smem[n * 8 + pair];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const float row_dot = tile.row_dots_smem[n * 8 + pair + i % 2];
-            dp.number[n][i] -= row_dot;
-        }
+        for (int i = 0; i < 4; i++) dp.number[n][i] -= i % 2 ? row_dots.y : row_dots.x;
+    }
     if (exponent.capped)
 #pragma unroll
         for (int n = 0; n < ROWS / 8; n++)
@@ -189,13 +190,15 @@ __device__ static inline void differentiate_softmax(Accumulator<TensorTile<HEAD_
         mask_pair<ROWS>(s, dp, a, first_row, first_key + warp_key + threadIdx.x % 32 / 4);
 
 #pragma unroll
-    for (int n = 0; n < ROWS / 8; n++)
+    for (int n = 0; n < ROWS / 8; n++) {
+        const float4 lse = *(const float4 *)&tile.lse_smem[n * 8 + pair]; // of two rows
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float lse = tile.lse_smem[n * 8 + pair + i % 2];
-            s.number[n][i] = exp2_approximate(fmaf(s.number[n][i], exponent.factor, -lse));
+            const float high = i % 2 ? lse.z : lse.x, low = i % 2 ? lse.w : lse.y;
+            s.number[n][i] = exp2_approximate(fmaf(s.number[n][i], exponent.factor, -high) - low);
             dp.number[n][i] *= s.number[n][i];
         }
+    }
 }
 
 // This warp's piece of dQ = dS K, added to the sums of a tile of rows.
@@ -248,8 +251,9 @@ __global__ void __launch_bounds__(THREADS)
     float *numbers_smem = (float *)(ds_smem + KEYS * Tile::ROWS);
     const auto row_tile = [&](int64_t step) {
         T *tile = rows_smem + step % 2 * 2 * Tile::ROW_NUMBERS;
-        float *numbers = numbers_smem + step % 2 * 2 * Tile::ROWS;
-        return RowTile<T>{tile, tile + Tile::ROW_NUMBERS, numbers, numbers + Tile::ROWS};
+        float *numbers = numbers_smem + step % 2 * 3 * Tile::ROWS;
+        return RowTile<T>{tile, tile + Tile::ROW_NUMBERS, (TwoFloats *)numbers,
+                          numbers + 2 * Tile::ROWS};
     };
 
     const BlockWork block = block_work(block_place(a, w), tiles_of(a.seqlen_k, KEYS), a.kv_heads);
@@ -346,19 +350,20 @@ static size_t backward_workspace(const Attention *a) {
 }
 
 static size_t forward_workspace(const Attention *a) {
-    return cp_async_step.forward_workspace(a);
+    return lse_rest_bytes(a);
 }
 
 static cudaError_t forward(const Attention *a) {
-    return cp_async_step.forward(a);
+    Attention with_rest = *a;
+    with_rest.lse_rest = recompute_workspace(a, tile_rows(a)).lse_rest;
+    return cp_async_step.forward(&with_rest);
 }
 
 static const char *refuses(const Attention *a, bool backward) {
     if (a->dtype == DTYPE_FP32)
         return "recompute-tensor-cores takes fp16 and bf16; the step recompute takes fp32";
-    if (backward && a->head_dim != 64 && a->head_dim != 128)
-        return "recompute-tensor-cores has a backward for head_dim 64 and 128; the step recompute "
-               "for all";
+    if (a->head_dim != 64 && a->head_dim != 128)
+        return "recompute-tensor-cores has head_dim 64 and 128; the step recompute has all";
     return refuses_recompute(a, backward, KEYS,
                              a->head_dim <= 64 ? TensorTile<64>::BYTES : TensorTile<128>::BYTES);
 }

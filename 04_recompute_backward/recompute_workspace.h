@@ -1,12 +1,14 @@
 // What the recomputing backward keeps in HBM beside inputs and outputs, all of it linear in seqlen:
 //
+//   lse_rest      what rounding took off lse         fp32, one number a query row
 //   row_dots      D_i = dO_i · O_i (less dlse_i)     fp32, one number a query row
 //   dq_sums       dQ before the last rounding        fp32, shaped like Q (rows padded to a tile)
 //   turns         how many blocks have added to dQ   one number a tile of query rows
 //   ticket        how many blocks have begun         one number
 //
-// and the two kernels around the main one: prepare_backward fills D and zeroes the rest,
-// finish_dq turns dq_sums into dQ. turns and ticket serve the deterministic order only.
+// and the two kernels around the main one: prepare_backward fills D and zeroes what follows it,
+// finish_dq turns dq_sums into dQ. turns and ticket serve the deterministic order only; lse_rest
+// comes from the forward, so it stands first, where a forward alone has it too.
 #ifndef RECOMPUTE_WORKSPACE_H
 #define RECOMPUTE_WORKSPACE_H
 
@@ -20,7 +22,7 @@ static const int PREPARE_ROWS = 128, PREPARE_THREADS = 128;
 static const int FINISH_ROWS = 64; // of finish_dq's blocks: HEAD_DIM threads
 
 typedef struct {
-    float *row_dots, *dq_sums;
+    float *lse_rest, *row_dots, *dq_sums;
     unsigned *turns, *ticket;
     int64_t padded_rows; // of one head's dq_sums
     int64_t row_tiles;   // of one head: numbers in turns
@@ -31,21 +33,29 @@ static inline size_t padded_to_256(size_t bytes) {
     return (bytes + 255) & ~(size_t)255;
 }
 
+// The bytes of lse_rest. An error of lse is a relative one of P = e^(S - lse), and a float near an lse
+// of 40 errs by up to 2e-6, near 10,000 by up to 5e-4: fp32 gradients show the first, fp16 the other.
+static inline size_t lse_rest_bytes(const Attention *a) {
+    return padded_to_256((size_t)a->batch * a->heads * a->seqlen_q * sizeof(float));
+}
+
 // Lays the parts out one after the other; `tile_rows` divides PADDED_ROWS.
 static inline RecomputeWorkspace recompute_workspace(const Attention *a, int tile_rows) {
     const size_t heads = (size_t)a->batch * a->heads;
     RecomputeWorkspace w;
     w.padded_rows = tiles_of(a->seqlen_q, PADDED_ROWS) * PADDED_ROWS;
     w.row_tiles = tiles_of(a->seqlen_q, tile_rows);
+    const size_t rest = lse_rest_bytes(a);
     const size_t sums = padded_to_256(heads * w.padded_rows * a->head_dim * sizeof(float));
     const size_t dots = padded_to_256(heads * a->seqlen_q * sizeof(float));
     const size_t turns = a->deterministic ? (heads * w.row_tiles + 1) * sizeof(unsigned) : 0;
-    char *at = (char *)a->workspace;
+    char *at = (char *)a->workspace + rest;
+    w.lse_rest = (float *)a->workspace;
     w.dq_sums = (float *)at;
     w.row_dots = (float *)(at + sums);
     w.turns = (unsigned *)(at + sums + dots);
     w.ticket = w.turns + heads * w.row_tiles;
-    w.bytes = sums + dots + turns;
+    w.bytes = rest + sums + dots + turns;
     return w;
 }
 

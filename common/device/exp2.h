@@ -22,11 +22,14 @@ __device__ static inline float reciprocal_approximate(float x) {
     return result;
 }
 
-// tanh x = 1 - 2 / (1 + e^2x): 0 at e^2x = 1, 1 and -1 at its ends, inf and 0. The one instruction
-// for it, tanh.approx, errs by 2^-11: near a cap of 15 that is 0.007 of a score.
+// tanh x = 1 - 2 / (1 + e^2x): 1 and -1 at e^2x = inf and 0. Near 0 the difference would leave 6e-8 of
+// x's error, and a large cap multiplies that: there x - x³/3 + 2x⁵/15 - 17x⁷/315. (The one instruction
+// for it, tanh.approx, errs by 2^-11: near a cap of 15 that is 0.007 of a score.)
 __device__ static inline float tanh_approximate(float x) {
-    const float e = exp2_approximate(x * (2 * CUDART_L2E_F));
-    return fmaf(-2, reciprocal_approximate(1 + e), 1);
+    const float e = exp2_approximate(x * (2 * CUDART_L2E_F)), y = x * x;
+    const float far = fmaf(-2, reciprocal_approximate(1 + e), 1);
+    const float near = fmaf(fmaf(fmaf(-17.f / 315, y, 2.f / 15), y, -1.f / 3), x * y, x);
+    return fabsf(x) < 0.25f ? near : far;
 }
 
 // How products q·k become exponents of 2: factor * adjusted(product), with factor > 0, so that the
@@ -56,6 +59,27 @@ __device__ static inline float adjusted(float product, const Exponent &exponent)
 // large maximum is rounded once.
 __device__ static inline float log_sum_exp_base_2(float row_max, float row_sum) {
     return row_sum == 0 ? -CUDART_INF_F : fmaf(row_max, CUDART_LN2_F, logf(row_sum));
+}
+
+// What the rounding of log_sum_exp_base_2 took off (as log_sum_exp_rest in number.h).
+__device__ static inline float log_sum_exp_rest_base_2(float row_max, float row_sum) {
+    if (row_sum == 0) return 0;
+    const float product = row_max * CUDART_LN2_F; // and what its rounding took off:
+    const float rest = fmaf(row_max, CUDART_LN2_F, -product);
+    return product - log_sum_exp_base_2(row_max, row_sum) + logf(row_sum) + rest;
+}
+
+// An lse and its rest in units of log 2, as two numbers again.
+typedef struct {
+    float high, low;
+} TwoFloats;
+
+__device__ static inline TwoFloats to_base_2(float lse, float rest) {
+    const float log2_e_rest = 1.92596299e-8f; // log2(e) - CUDART_L2E_F
+    TwoFloats x;
+    x.high = lse * CUDART_L2E_F;
+    x.low = fmaf(lse, CUDART_L2E_F, -x.high) + fmaf(lse, log2_e_rest, rest * CUDART_L2E_F);
+    return x;
 }
 
 #endif

@@ -198,6 +198,15 @@ __device__ static inline void store_fragments(const Attention &a, const FusedWor
     }
 }
 
+// What rounding took off lse, for a backward that asks for it.
+template <typename T>
+__device__ static inline void store_lse_rest(const Attention &a, const FusedWork<T> &work, int half,
+                                             float rest) {
+    const int64_t row = work.first_row + fragment_row(half);
+    if (row < a.seqlen_q && threadIdx.x % 4 == 0)
+        a.lse_rest[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] = rest;
+}
+
 // The shared memory that a block may have on the current device, in bytes.
 static inline int shared_memory_limit() {
     int device = 0, bytes = 0;

@@ -114,6 +114,21 @@ __device__ static inline void store_output(
     }
 }
 
+// What rounding took off lse, for a backward that asks for it.
+template <typename T, int HEAD_DIM>
+__device__ static inline void store_lse_rest(const Attention &a, const FusedWork<T> &work,
+                                             const float (&row_max)[Tile<HEAD_DIM>::THREAD_ROWS],
+                                             const float (&row_sum)[Tile<HEAD_DIM>::THREAD_ROWS]) {
+    using Tile = Tile<HEAD_DIM>;
+#pragma unroll
+    for (int r = 0; r < Tile::THREAD_ROWS; r++) {
+        const int64_t row = work.first_row + Tile::ty() + r * Tile::ROW_STEP;
+        if (row < a.seqlen_q && Tile::tx() == 0)
+            a.lse_rest[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] =
+                log_sum_exp_rest(row_max[r], row_sum[r]);
+    }
+}
+
 // Launches a fused kernel: a thread block for each tile of query rows of each head.
 template <int HEAD_DIM>
 static cudaError_t launch_fused(void (*kernel)(const Attention), const Attention *a) {

@@ -31,6 +31,9 @@ typedef struct {
     const void *q, *k, *v;
     void *o;
     float *lse;
+    // shaped like lse, or NULL: what fp32 took off it. A step that wants it sets it to memory of its
+    // own before it calls the forward (chapter 4); lse + lse_rest is then good for fp32 gradients.
+    float *lse_rest;
     // backward
     const void *dout;
     const float *dlse; // the gradient of lse, shaped like lse; NULL = lse is no part of the loss

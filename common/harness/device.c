@@ -196,7 +196,7 @@ static void set_environment(const Options *o, const Chapter *chapter) {
         {"SOFTGPU_ASYNC", o->async},
         {"SOFTGPU_NUMERICS", o->numerics},
         {"SOFTGPU_THREADS", o->threads},
-        {"SOFTGPU_TRACE", o->trace},
+        {"SOFTGPU_STATS", o->stats ? "1" : NULL},
         {"SOFTGPU_REPORT_FILE", o->report},
     };
     for (size_t i = 0; i < sizeof given / sizeof *given; i++) {

@@ -8,9 +8,11 @@
 #include "harness/convert.h"
 #include "harness/npy.h"
 
-// Reads one tensor of `dimensions` sides, which `sides` names, as floats.
-static float *read_tensor(const char *folder, const char *name, int dimensions, const char *sides,
-                          int64_t *shape, Message *message) {
+static const char sides[] = "(batch, seqlen, heads, head_dim)";
+
+// Reads one tensor of `dimensions` sides, which `side_names` names, as floats.
+static float *read_tensor(const char *folder, const char *name, int dimensions,
+                          const char *side_names, int64_t *shape, Message *message) {
     char path[4096];
     Npy array;
     if (snprintf(path, sizeof path, "%s/%s.npy", folder, name) >= (int)sizeof path) {
@@ -22,7 +24,7 @@ static float *read_tensor(const char *folder, const char *name, int dimensions, 
         (void)refuse(message, "%s: int32 elements; save it as float16 or float32", path);
     } else if (array.dimensions != dimensions) {
         (void)refuse(message, "%s: %d dimensions; the shape must be %s", path, array.dimensions,
-                     sides);
+                     side_names);
     } else {
         values = allocate(array.count * (int64_t)sizeof *values);
         for (int64_t i = 0; i < array.count; i++) values[i] = npy_float(&array, i);
@@ -78,14 +80,25 @@ static bool read_dlse(const char *folder, const int64_t q[4], Inputs *in, Messag
     return refuse(message, "%s: the shape must be (batch, heads, seqlen_q) of q.npy", path);
 }
 
+// Reads dout.npy, which only a backward pass asks for: who has none should hear why it is wanted.
+static float *read_dout(const char *folder, int64_t shape[4], Message *message) {
+    char path[4096];
+    snprintf(path, sizeof path, "%.4000s/dout.npy", folder);
+    if (access(path, F_OK) == 0) return read_tensor(folder, "dout", 4, sides, shape, message);
+    (void)refuse(message,
+                 "%s: not there; the backward pass takes o's gradient from it, shaped like "
+                 "q.npy",
+                 path);
+    return NULL;
+}
+
 bool input_read(const char *folder, bool backward, Options *o, Inputs *in, Message *message) {
-    static const char sides[] = "(batch, seqlen, heads, head_dim)";
     int64_t q[4], k[4], v[4], dout[4];
     *in = (Inputs){0};
     in->q = read_tensor(folder, "q", 4, sides, q, message);
     if (in->q != NULL) in->k = read_tensor(folder, "k", 4, sides, k, message);
     if (in->k != NULL) in->v = read_tensor(folder, "v", 4, sides, v, message);
-    if (in->v != NULL && backward) in->dout = read_tensor(folder, "dout", 4, sides, dout, message);
+    if (in->v != NULL && backward) in->dout = read_dout(folder, dout, message);
     bool complete = in->v != NULL && (!backward || in->dout != NULL);
     if (!complete || !shapes_agree(folder, q, k, v, backward ? dout : NULL, message) ||
         (backward && !read_dlse(folder, q, in, message))) {

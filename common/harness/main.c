@@ -3,12 +3,14 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "harness/built.h"
 #include "harness/files.h"
 #include "harness/input.h"
 #include "harness/parallel.h"
 #include "harness/report.h"
+#include "harness/sample.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -47,7 +49,7 @@ static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Me
     }
     if (o->plot != NULL) snprintf(out->png, sizeof out->png, "%.4000s", o->plot);
     if (!file_probe(out->csv, message) || !file_probe(out->png, message)) return false;
-    const char *const files[] = {o->json, o->trace, o->report};
+    const char *const files[] = {o->json, o->report};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         if (files[f] == NULL || is_standard_output(files[f])) continue;
         if (!file_probe(files[f], message)) return false;
@@ -86,7 +88,16 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
     }
     // --sample is about the timing: the check runs on all SMs, unless both are one.
     if (!run->same) run->checked.sample = 0;
+    if (!sample_fit(run, message)) return false;
     return run->saved_inputs.q == NULL || input_round(&run->checked, &run->saved_inputs, message);
+}
+
+// What emulation costs here. The host's own data count too: the process is one.
+static void print_peak_memory(FILE *to) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return;
+    fprintf(to, "\nmemory of this process at its peak (softgpu, data, reference): %.0f MB\n",
+            (double)usage.ru_maxrss * 1024e-6);
 }
 
 // One run, or one for each value of a sweep; returns the exit status.
@@ -130,6 +141,7 @@ static int run_all(const Options *options, const Device *device, const bool *cho
     if (json.stream != NULL) fputs(options->sweep != NULL ? "]}\n" : "\n", json.stream);
     if (json.stream != NULL && !file_commit(&json, &message)) return refused(&message);
     if (!file_commit(&csv, &message)) return refused(&message);
+    if (device->softgpu != NULL) print_peak_memory(out->table);
 
     if (to_stdout) {
         if (options->plot != NULL) fprintf(stderr, "run: no picture: it needs the CSV in a file\n");

@@ -33,8 +33,9 @@ typedef struct {
     // for softgpu, as text; NULL = not given
     const char *gpu, *clock, *sms, *check, *async, *numerics, *threads;
     bool strict, no_strict; // neither: the environment's word, else strict
+    bool stats;
 
-    const char *json, *csv, *plot, *trace, *report;
+    const char *json, *csv, *plot, *report;
 } Options;
 
 // Reads the command line. False: the message names the option and the mend.

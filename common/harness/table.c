@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/convert.h"
+#include "harness/sample.h"
 
 enum { CELL = 48 };
 static const char *const dash = "—";
@@ -221,6 +222,21 @@ static void print_slower(FILE *to, const Run *run) {
     }
 }
 
+// What a sample of the SMs gets wrong.
+static void print_small_sample(FILE *to, const Run *run) {
+    double share, needed;
+    int enough;
+    char share_cell[CELL], needed_cell[CELL];
+    if (run->options->check_only || !sample_too_small(run, &share, &needed, &enough)) return;
+    bytes_cell(share_cell, share);
+    bytes_cell(needed_cell, needed);
+    fprintf(
+        to,
+        "\n--sample %d: its share of the L2, %s, doesn't hold the %s that the blocks of one head "
+        "share:\nHBM bytes come out too high. --sample %d is enough.\n",
+        run->timed.sample, share_cell, needed_cell, enough);
+}
+
 // The units of the modelled GPU that a step keeps busiest: the first bounds it.
 static void print_busiest(FILE *to, const Run *run) {
     enum { SHOWN = 4 };
@@ -258,6 +274,7 @@ void print_table(FILE *to, const Run *run) {
     }
     print_trouble(to, run);
     print_slower(to, run);
+    print_small_sample(to, run);
     print_busiest(to, run);
 }
 

@@ -174,6 +174,19 @@ def draw_shared(axes, x, y, problem, tile, sources):
               f"{tile['FUSED_BYTES'] / 1024:.0f} KiB", fontsize=9, va="center")
 
 
+def tile_names(problem, tile):
+    """The keys of the first two tiles, None for those between, and the keys of the last one."""
+    keys = tile["KEYS"]
+    last = (problem.keys - 1) // keys * keys
+    return [f"keys 0–{keys - 1}", f"keys {keys}–{2 * keys - 1}", None, f"keys {last}–{problem.keys - 1}"]
+
+
+def dots(axes, x, y):
+    """Three dots at the height of an arrow, for what isn't drawn."""
+    for k in (-1, 0, 1):
+        axes.plot([x + 0.07 * k], [y], marker="o", markersize=2.4, color="black")
+
+
 def draw_two_pass(plot, problem):
     """The tile walk, the shared memory, and what each of the two passes does with a block of keys."""
     tile = tile_sizes(problem.head_dim)
@@ -183,16 +196,13 @@ def draw_two_pass(plot, problem):
     axes.text(7.65, 3.75, f"in the registers of {tile['TILE_THREADS']} threads:\n"
               "S of the tile, which becomes P\nm and ℓ of 128 rows\nO of 128 rows (pass 2)".replace("128 rows", f"{tile['ROWS']} rows"), fontsize=9, va="center",
               linespacing=1.5)
-    tiles = -(-problem.keys // tile["KEYS"])
-    names = ["keys 0–" + str(tile["KEYS"] - 1), f"keys {tile['KEYS']}–{2 * tile['KEYS'] - 1}", "…",
-             f"tile {tiles}"]
-    for k, name in enumerate(names):
+    for k, name in enumerate(tile_names(problem, tile)):
         left = 4.95 + k * 1.3
-        axes.text(left + 0.55, 2.5, name, ha="center", va="center", fontsize=8.5)
-        if name == "…":
-            axes.text(left + 0.62, 1.93, "…", ha="center", va="center", fontsize=14)
-            axes.text(left + 0.62, 0.73, "…", ha="center", va="center", fontsize=14)
+        if name is None:
+            dots(axes, left + 0.5, 1.93)
+            dots(axes, left + 0.5, 0.73)
             continue
+        axes.text(left + 0.55, 2.5, name, ha="center", va="center", fontsize=8.5)
         box(axes, left, 1.55, 1.1, 0.75, "K → S\nmax, sum", LIGHT, 8.5)
         box(axes, left, 0.35, 1.1, 0.75, "K → S → P\nV → O += P V", LIGHT, 8.5)
     axes.text(4.0, 1.93, "pass 1", va="center", fontsize=9, fontweight="bold")
@@ -213,15 +223,13 @@ def draw_one_pass(plot, problem):
     tile = tile_sizes(problem.head_dim)
     figure, axes = canvas(plot, 10.2, 4.75)
     draw_scores(axes, 0.35, 1.05, 2.75, problem, tile, 1)
-    tiles = -(-problem.keys // tile["KEYS"])
-    names = ["keys 0–" + str(tile["KEYS"] - 1), f"keys {tile['KEYS']}–{2 * tile['KEYS'] - 1}", "…",
-             f"tile {tiles}"]
-    for k, name in enumerate(names):
+    for k, name in enumerate(tile_names(problem, tile)):
         left = 3.75 + k * 1.62
-        axes.text(left + 0.55, 4.2, name, ha="center", va="center", fontsize=9)
-        if name == "…":
-            axes.text(left + 0.55, 2.75, "…", ha="center", va="center", fontsize=14)
+        if name is None:
+            dots(axes, left + 0.55, 2.82)
+            dots(axes, left + 0.55, 1.8)
             continue
+        axes.text(left + 0.55, 4.2, name, ha="center", va="center", fontsize=9)
         box(axes, left, 3.4, 1.1, 0.55, "K → S", LIGHT)
         box(axes, left, 2.55, 1.1, 0.55, "m, ℓ", WARM)
         box(axes, left, 1.4, 1.1, 0.8, "V → O\n+= P V", LIGHT)

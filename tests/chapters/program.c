@@ -142,9 +142,10 @@ Outcome run_chapter(int chapter, const char *format, ...) {
     return o;
 }
 
+// Check takes messages of a few KB only; one that is longer ends the whole runner.
 Json *outcome_json(const Outcome *o, int status) {
-    ck_assert_msg(o->status == status, "%s: status %d, not %d\n%s%s", o->command, o->status, status,
-                  o->out, o->err);
+    ck_assert_msg(o->status == status, "%s: status %d, not %d\n%.3000s%.3000s", o->command,
+                  o->status, status, o->out, o->err);
     return json_read(o->out);
 }
 
@@ -155,8 +156,8 @@ int every_step_is_ok(const Outcome *o, const Json *json) {
         bool right = json_at(s, "ok")->truth && json_is_null(s, "refused") &&
                      json_is_null(s, "device_error") && !json_bool(s, "overrun") &&
                      json_count(s, "findings") == 0;
-        ck_assert_msg(right, "%s: %s is not right\n%s%s", o->command, json_text(s, "name"), o->out,
-                      o->err);
+        ck_assert_msg(right, "%s: %s is not right\n%.3000s%.3000s", o->command,
+                      json_text(s, "name"), o->out, o->err);
         // Something was compared, and written.
         bool backward = strcmp(json_text(s, "pass"), "backward") == 0;
         static const char *const forward_tensors[] = {"errors.o", "errors.lse"};

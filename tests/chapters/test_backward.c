@@ -159,6 +159,22 @@ START_TEST(f20_large_inputs) {
 }
 END_TEST
 
+// Q, K and V of a real transformer, layer 0 with its outlier channels; dO is ours.
+START_TEST(real_input) {
+    static const char *const folders[] = {"tests/data/minilm_layer0", "tests/data/minilm_layer5"};
+    char command[600], problem[100];
+    enter_folder();
+    snprintf(command, sizeof command, "mkdir in && cp %s/*.npy in", in_repository(folders[_i / 2]));
+    ck_assert_int_eq(system(command), 0);
+    Array q = array_read("in/q.npy");
+    Array dout = array_make(q.shape[0], q.shape[1], q.shape[2], q.shape[3], false);
+    for (long i = 0; i < dout.count; i++) dout.values[i] = (float)(i * 7919 % 2003 - 1001) / 500;
+    array_write("in/dout.npy", &dout);
+    snprintf(problem, sizeof problem, "--input in%s", _i % 2 ? " --causal --dtype bf16" : "");
+    right(all_steps, problem);
+}
+END_TEST
+
 // F62: what lies in the workspace before must not matter: unwritten (softgpu's init check says so when
 // it is read) or, with that check off, full of 0xff. The turns must be zeroed, or blocks wait forever.
 START_TEST(f62_poisoned_workspace) {
@@ -301,6 +317,24 @@ START_TEST(f72_scale) {
     right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale 1");
     right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale 0");
     right(all_steps, "--batch 1 --heads 2 --seqlen 100 --scale -0.1 --causal");
+    // Scores of thousands: an lse of one float alone would be too coarse even for fp16.
+    right(all_steps, "--batch 1 --heads 1 --seqlen 257 --scale 300 --seed 2");
+}
+END_TEST
+
+// An lse of 40 has its last bit at 4e-6, and e^ makes that a relative error of P: fp32 gradients of
+// large scores show it, unless what the rounding of lse took off is kept.
+START_TEST(large_scores_in_fp32) {
+    static const char *const problems[] = {
+        "--batch 1 --heads 2 --seqlen 397 --scale 1",
+        "--batch 1 --heads 2 --seqlen 397 --scale 3",
+        "--batch 2 --heads 4 --kv-heads 2 --seqlen-q 150 --seqlen-k 230 --scale 2 --causal",
+        "--batch 1 --heads 3 --seqlen-q 300 --seqlen-k 260 --scale -1 --causal --deterministic",
+    };
+    char problem[200];
+    enter_folder();
+    snprintf(problem, sizeof problem, "--dtype fp32 %s", problems[_i]);
+    right(cuda_cores, problem);
 }
 END_TEST
 
@@ -335,6 +369,26 @@ START_TEST(what_recomputing_costs) {
     ck_assert_double_lt(flops[1] / flops[0], 1.20);
     ck_assert_double_gt(bytes[0] / bytes[1], 8);
     ck_assert_double_gt(memory[0] / memory[1], 10);
+}
+END_TEST
+
+// The default run simulates a sample of the SMs, whose share of the L2 must hold what a head's tiles of
+// keys share. Ideally the three kernels read dO twice, each other input and dQ's sums once.
+START_TEST(sampled_bytes_are_near_the_ideal) {
+    enter_folder();
+    Outcome o = run_chapter(4, "--json - --check none --steps %s", recomputing);
+    const Json *json = outcome_json(&o, 0), *p = json_at(json, "timed_problem");
+    ck_assert_int_eq(every_step_is_ok(&o, json), 4);
+    ck_assert(json_number(p, "sample") > 0 && json_number(p, "head_dim") == 64);
+    const double tensor =
+        json_number(p, "batch") * json_number(p, "heads") * json_number(p, "seqlen_q") * 64 * 2;
+    const double read = 6 * tensor + 2 * tensor, written = 3 * tensor + 2 * tensor;
+    for (const Json *s = json_at(json, "steps")->first; s != NULL; s = s->next) {
+        if (strcmp(json_text(s, "pass"), "backward") != 0) continue;
+        ck_assert_double_ge(json_number(s, "hbm_read_bytes"), 0.9 * read);
+        ck_assert_double_le(json_number(s, "hbm_read_bytes"), 1.2 * read);
+        ck_assert_double_le(json_number(s, "hbm_write_bytes"), 1.2 * written);
+    }
 }
 END_TEST
 
@@ -375,6 +429,7 @@ Suite *suite_backward(void) {
     tcase_add_test(tests, f12_padded_rows);
     tcase_add_test(tests, f19_one_key);
     tcase_add_test(tests, f20_large_inputs);
+    tcase_add_loop_test(tests, real_input, 0, 4);
     tcase_add_test(tests, f62_poisoned_workspace);
     tcase_add_loop_test(tests, f63_delays, 0, 4);
     tcase_add_test(tests, f64_strides);
@@ -383,8 +438,10 @@ Suite *suite_backward(void) {
     tcase_add_test(tests, f67_dlse_of_another_shape_is_refused);
     tcase_add_test(tests, f71_groups);
     tcase_add_test(tests, f72_scale);
+    tcase_add_loop_test(tests, large_scores_in_fp32, 0, 4);
     tcase_add_test(tests, empty_sequences);
     tcase_add_test(tests, what_recomputing_costs);
+    tcase_add_test(tests, sampled_bytes_are_near_the_ideal);
     tcase_add_loop_test(tests, refused, 0, sizeof refusals / sizeof *refusals);
     tcase_add_test(tests, deterministic_comes_with_chapter_4);
     suite_add_tcase(suite, tests);

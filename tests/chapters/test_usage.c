@@ -80,6 +80,8 @@ static const struct {
     {"--sms 0", "--sms 0: "},
     {"--sms many", "--sms many: "},
     {"--sample -1", "--sample -1: "},
+    {"--sample 500", "--sample 500: the modelled GPU has 132 SMs"},
+    {"--sms 8 --sample 9", "--sample 9: the modelled GPU has 8 SMs"},
     {"--clock 0", "--clock 0: "},
     {"--clock fast", "--clock fast: "},
     {"--schedule x", "--schedule x: "},
@@ -111,7 +113,7 @@ static const struct {
     {"--json nowhere/at/all.json", "nowhere/at/all.json"},
     {"--csv nowhere/at/all.csv", "nowhere/at/all.csv"},
     {"--plot nowhere/at/all.png", "nowhere/at/all.png"},
-    {"--trace nowhere/at/all.json", "nowhere/at/all.json"},
+    {"--trace x.json", "--trace: not built yet; it comes with softgpu's timing model"},
     {"--report nowhere/at/all.json", "nowhere/at/all.json"},
     {"--save nowhere/at/all", "nowhere/at/all"},
     {"--json /", "/ is a folder"},
@@ -294,7 +296,7 @@ START_TEST(bad_gradient_files) {
     refuses(&o, "dout.npy and q.npy differ in shape");
     unlink("in/dout.npy");
     o = run_chapter(1, "--input in --backward");
-    refuses(&o, "in/dout.npy");
+    refuses(&o, "in/dout.npy: not there; the backward pass takes");
     ck_assert(!file_exists("results"));
 }
 END_TEST
@@ -314,8 +316,10 @@ END_TEST
 
 // The environment's settings of softgpu are read as strictly.
 START_TEST(bad_environment) {
-    static const char *const settings[][2] = {
-        {"SOFTGPU_SMS", "none"}, {"SOFTGPU_SAMPLE", "x"}, {"SOFTGPU_THREADS", "-3"}};
+    static const char *const settings[][2] = {{"SOFTGPU_SMS", "none"},
+                                              {"SOFTGPU_SAMPLE", "x"},
+                                              {"SOFTGPU_THREADS", "-3"},
+                                              {"SOFTGPU_SAMPLE", "500"}};
     enter_folder();
     setenv(settings[_i][0], settings[_i][1], 1);
     Outcome o = run_chapter(1, "--seqlen 16 --check-only");
@@ -353,7 +357,7 @@ Suite *suite_usage(void) {
     tcase_add_loop_test(tests, bad_files, 0, FILE_CASES);
     tcase_add_test(tests, bad_gradient_files);
     tcase_add_test(tests, values_that_overflow_the_dtype);
-    tcase_add_loop_test(tests, bad_environment, 0, 3);
+    tcase_add_loop_test(tests, bad_environment, 0, 4);
     tcase_add_test(tests, help_and_list);
     suite_add_tcase(suite, tests);
     return suite;

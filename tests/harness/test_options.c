@@ -89,6 +89,8 @@ START_TEST(bad_usage_is_refused) {
         {"--splits 4", "chapter 9"},
         {"--deterministic", "chapter 4"},
         {"--explain", "timing model"},
+        {"--trace x", "--trace: not built yet"},
+        {"--stats=1", "takes no value"},
         {"--batch 2147483647 --heads 2147483647", "too many"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "softgpu/execute/bit_cast.h"
 #include "bench.h"
 
 #define REGISTERS                                                                                  \
@@ -61,27 +62,6 @@ static inline uint64_t any_integer(void) {
     uint64_t r = noise();
     if (r % 4 == 0) return edges[(r >> 8) % (sizeof edges / sizeof *edges)];
     return noise() >> (r >> 8) % 64;
-}
-
-static inline float as_float(uint32_t u) {
-    float x;
-    memcpy(&x, &u, 4);
-    return x;
-}
-static inline uint32_t as_bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, 4);
-    return u;
-}
-static inline double as_double(uint64_t u) {
-    double x;
-    memcpy(&x, &u, 8);
-    return x;
-}
-static inline uint64_t as_bits64(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return u;
 }
 
 // Floats: zeros, subnormals, extremes, infinities, NaN, and random patterns.

@@ -97,16 +97,16 @@ static void check_floats(const struct FloatCase *c) {
             uint64_t bits = lane_get(b, i->d, bytes, l);
             Exact x[3], r, up, down;
             for (int k = 0; k < 3; k++)
-                x[k] =
-                    c->is_double ? (Exact)as_double(in[k][l]) : (Exact)as_float((uint32_t)in[k][l]);
+                x[k] = c->is_double ? (Exact)bits_double(in[k][l])
+                                    : (Exact)bits_float((uint32_t)in[k][l]);
             if (c->is_double) {
-                r = as_double(bits);
-                up = nextafter(as_double(bits), INFINITY),
-                down = nextafter(as_double(bits), -INFINITY);
+                r = bits_double(bits);
+                up = nextafter(bits_double(bits), INFINITY),
+                down = nextafter(bits_double(bits), -INFINITY);
             } else {
-                r = as_float((uint32_t)bits);
-                up = nextafterf(as_float((uint32_t)bits), INFINITY);
-                down = nextafterf(as_float((uint32_t)bits), -INFINITY);
+                r = bits_float((uint32_t)bits);
+                up = nextafterf(bits_float((uint32_t)bits), INFINITY);
+                down = nextafterf(bits_float((uint32_t)bits), -INFINITY);
             }
             if (r == 0) {
                 ck_assert(beyond(c->op, x[0], x[1], x[2], 0) == 0);
@@ -281,11 +281,11 @@ static void check_approximation(const struct Approximation *a) {
             bool geometric = a->from > 0 && noise() % 2;
             x[l] = (float)(geometric ? a->from * pow(a->to / a->from, t)
                                      : a->from + (a->to - a->from) * t);
-            lane_set(b, i->a, 4, l, as_bits(x[l]));
+            lane_set(b, i->a, 4, l, float_bits(x[l]));
         }
         bench_run(b, i, FULL_MASK);
         for (int l = 0; l < 32; l++) {
-            double want = a->exact(x[l]), got = as_float((uint32_t)lane_get(b, i->d, 4, l));
+            double want = a->exact(x[l]), got = bits_float((uint32_t)lane_get(b, i->d, 4, l));
             double error = fabs(got - want);
             ck_assert_msg(error <= a->absolute || error <= a->relative * fabs(want),
                           "%s of %a is %a, not %a", a->name, x[l], got, want);
@@ -305,14 +305,14 @@ START_TEST(approximate_doubles) {
     const Insn *rsqrt = bench_insn(b, "rsqrt.approx.ftz.f64");
     for (int round = 0; round < 100; round++) {
         double x = exp2((double)(noise() % 200) - 100) * (1 + (double)noise() / 0x1p64);
-        for (int l = 0; l < 32; l++) lane_set(b, rcp->a, 8, l, as_bits64(x));
+        for (int l = 0; l < 32; l++) lane_set(b, rcp->a, 8, l, double_bits(x));
         bench_run(b, rcp, FULL_MASK);
         uint64_t r = lane_get(b, rcp->d, 8, 5);
         ck_assert_uint_eq((uint32_t)r, 0);
-        ck_assert(fabs(as_double(r) * x - 1) < 0x1p-19);
-        for (int l = 0; l < 32; l++) lane_set(b, rsqrt->a, 8, l, as_bits64(x));
+        ck_assert(fabs(bits_double(r) * x - 1) < 0x1p-19);
+        for (int l = 0; l < 32; l++) lane_set(b, rsqrt->a, 8, l, double_bits(x));
         bench_run(b, rsqrt, FULL_MASK);
-        ck_assert(fabs(as_double(lane_get(b, rsqrt->d, 8, 5)) * sqrt(x) - 1) < 0x1p-19);
+        ck_assert(fabs(bits_double(lane_get(b, rsqrt->d, 8, 5)) * sqrt(x) - 1) < 0x1p-19);
     }
     bench_close(b);
 }
@@ -331,12 +331,13 @@ START_TEST(packed_floats) {
     for (int l = 0; l < 32; l++)
         for (int k = 0; k < 3; k++)
             lane_set(b, rows[k], 8, l,
-                     (uint64_t)as_bits((float)(l + k)) << 32 | as_bits((float)(l * k) + 0.5f));
+                     (uint64_t)float_bits((float)(l + k)) << 32 |
+                         float_bits((float)(l * k) + 0.5f));
     bench_run(b, fma2, 0x0000ffff);
     for (int l = 0; l < 16; l++) {
         uint64_t d = lane_get(b, fma2->d, 8, l);
-        ck_assert(as_float((uint32_t)(d >> 32)) == (float)(l * (l + 1) + l + 2));
-        ck_assert(as_float((uint32_t)d) == 0.5f * ((float)l + 0.5f) + (float)(2 * l) + 0.5f);
+        ck_assert(bits_float((uint32_t)(d >> 32)) == (float)(l * (l + 1) + l + 2));
+        ck_assert(bits_float((uint32_t)d) == 0.5f * ((float)l + 0.5f) + (float)(2 * l) + 0.5f);
     }
     for (int l = 0; l < 32; l++) {
         lane_set(b, down->a, 8, l, (uint64_t)0x3f800000 << 32 | 1);
@@ -347,16 +348,16 @@ START_TEST(packed_floats) {
     for (int l = 0; l < 32; l++) {
         lane_set(b, mixed->a, 2, l, 0x4000); // 2
         lane_set(b, mixed->b, 2, l, 0xbf80); // -1
-        lane_set(b, mixed->c, 4, l, as_bits((float)l));
+        lane_set(b, mixed->c, 4, l, float_bits((float)l));
     }
     bench_run(b, mixed, FULL_MASK);
-    ck_assert(as_float((uint32_t)lane_get(b, mixed->d, 4, 7)) == 5.0f);
+    ck_assert(bits_float((uint32_t)lane_get(b, mixed->d, 4, 7)) == 5.0f);
     for (int l = 0; l < 32; l++) {
         lane_set(b, add->a, 2, l, 0x3c00); // 1
-        lane_set(b, add->b, 4, l, as_bits((float)l));
+        lane_set(b, add->b, 4, l, float_bits((float)l));
     }
     bench_run(b, add, FULL_MASK);
-    ck_assert(as_float((uint32_t)lane_get(b, add->d, 4, 7)) == 8.0f);
+    ck_assert(bits_float((uint32_t)lane_get(b, add->d, 4, 7)) == 8.0f);
     bench_close(b);
 }
 END_TEST

@@ -21,7 +21,7 @@ START_TEST(widening) {
             bench_run(b, i, FULL_MASK);
             for (uint32_t l = 0; l < 32; l++) {
                 uint32_t magnitude = (first + l) & 0x7fff;
-                float got = as_float((uint32_t)lane_get(b, i->d, 4, (int)l));
+                float got = bits_float((uint32_t)lane_get(b, i->d, 4, (int)l));
                 if (magnitude > kinds[k].f->first_special)
                     ck_assert(got != got);
                 else if (magnitude == kinds[k].f->first_special)
@@ -81,8 +81,8 @@ START_TEST(narrowing) {
         for (int round = 0; round < 200; round++) {
             float x[32];
             for (int l = 0; l < 32; l++) {
-                x[l] = round % 2 ? as_float(any_float()) : near_code(n->f);
-                lane_set(b, i->a, 4, l, as_bits(x[l]));
+                x[l] = round % 2 ? bits_float(any_float()) : near_code(n->f);
+                lane_set(b, i->a, 4, l, float_bits(x[l]));
             }
             bench_run(b, i, FULL_MASK);
             for (int l = 0; l < 32; l++) {
@@ -132,8 +132,8 @@ START_TEST(packed_pairs) {
         const Insn *i;
         Bench *b = open_one(cases[k].name, "%r0, %f1, %f2", &i);
         for (int l = 0; l < 32; l++) {
-            lane_set(b, i->a, 4, l, as_bits(cases[k].a));
-            lane_set(b, i->b, 4, l, as_bits(cases[k].b));
+            lane_set(b, i->a, 4, l, float_bits(cases[k].a));
+            lane_set(b, i->b, 4, l, float_bits(cases[k].b));
         }
         bench_run(b, i, FULL_MASK);
         ck_assert_msg(lane_get(b, i->d, 4, 17) == cases[k].want, "%s is %08x, not %08x",
@@ -168,8 +168,8 @@ START_TEST(small_formats) {
             float x[2][32];
             for (int l = 0; l < 32; l++)
                 for (int h = 0; h < 2; h++) {
-                    x[h][l] = round % 3 ? near_code(s->f) : as_float(any_float());
-                    lane_set(b, h ? i->a : i->b, 4, l, as_bits(x[h][l]));
+                    x[h][l] = round % 3 ? near_code(s->f) : bits_float(any_float());
+                    lane_set(b, h ? i->a : i->b, 4, l, float_bits(x[h][l]));
                 }
             bench_run(b, i, FULL_MASK);
             for (int l = 0; l < 32; l++)
@@ -289,13 +289,13 @@ START_TEST(float_to_integer) {
             for (int l = 0; l < 32; l++) {
                 double scale = ldexp(1, (int)(noise() % 70));
                 float f = noise() % 3 ? (float)((double)(int64_t)noise() / 0x1p63 * scale)
-                                      : as_float(any_float());
+                                      : bits_float(any_float());
                 if (noise() % 8 == 0) f = (float)(noise() % 9) + 0.5f;
                 x[l] = f;
                 if (kinds[k].is_double)
-                    lane_set(b, i->a, 8, l, as_bits64(f));
+                    lane_set(b, i->a, 8, l, double_bits(f));
                 else
-                    lane_set(b, i->a, 4, l, as_bits(f));
+                    lane_set(b, i->a, 4, l, float_bits(f));
             }
             bench_run(b, i, FULL_MASK);
             for (int l = 0; l < 32; l++) {
@@ -370,10 +370,10 @@ START_TEST(integer_to_float) {
             fesetround(kinds[k].mode);
             for (int l = 0; l < 32; l++) {
                 if (kinds[k].to_double)
-                    ck_assert(as_double(lane_get(b, i->d, 8, l)) ==
+                    ck_assert(bits_double(lane_get(b, i->d, 8, l)) ==
                               double_from(v[l], kinds[k].is_signed));
                 else
-                    ck_assert_msg(as_float((uint32_t)lane_get(b, i->d, 4, l)) ==
+                    ck_assert_msg(bits_float((uint32_t)lane_get(b, i->d, 4, l)) ==
                                       float_from(v[l], kinds[k].is_signed),
                                   "%s of %lld", kinds[k].name, (long long)v[l]);
             }

@@ -86,15 +86,15 @@ static uint64_t encode(const char *type, double x) {
     if (!strcmp(type, "bf16")) return round_to_format(x, &FORMAT_BF16, ROUND_NEAREST, false);
     if (!strcmp(type, "e4m3")) return round_to_format(x, &FORMAT_E4M3, ROUND_NEAREST, false);
     if (!strcmp(type, "e5m2")) return round_to_format(x, &FORMAT_E5M2, ROUND_NEAREST, false);
-    if (!strcmp(type, "tf32") || !strcmp(type, "f32")) return as_bits((float)x);
-    if (!strcmp(type, "f64")) return as_bits64(x);
+    if (!strcmp(type, "tf32") || !strcmp(type, "f32")) return float_bits((float)x);
+    if (!strcmp(type, "f64")) return double_bits(x);
     return (uint64_t)(int64_t)x;
 }
 
 static double decode(const char *type, uint64_t code) {
     if (!strcmp(type, "f16")) return format_value((uint32_t)code, &FORMAT_F16);
-    if (!strcmp(type, "f32")) return as_float((uint32_t)code);
-    if (!strcmp(type, "f64")) return as_double(code);
+    if (!strcmp(type, "f32")) return bits_float((uint32_t)code);
+    if (!strcmp(type, "f64")) return bits_double(code);
     return (int32_t)code;
 }
 
@@ -304,10 +304,11 @@ START_TEST(shared_registers) {
     Bench *b = bench_open(body, 0);
     const Insn *i = bench_insn(b, text);
     for (int r = 0; r < 4; r++)
-        for (int l = 0; l < 32; l++) lane_set(b, i->rows[r], 4, l, as_bits(1));
+        for (int l = 0; l < 32; l++) lane_set(b, i->rows[r], 4, l, float_bits(1));
     bench_run(b, i, FULL_MASK);
     for (int r = 0; r < 4; r++)
-        for (int l = 0; l < 32; l++) ck_assert_uint_eq(lane_get(b, i->rows[r], 4, l), as_bits(9));
+        for (int l = 0; l < 32; l++)
+            ck_assert_uint_eq(lane_get(b, i->rows[r], 4, l), float_bits(9));
     bench_close(b);
 }
 END_TEST
@@ -535,7 +536,8 @@ END_TEST
 
 // The lowest 13 bits of a tf32 operand don't matter.
 START_TEST(tf32_ignores_low_bits) {
-    double a[8] = {as_float(0x3f801fff), as_float(0x3f803fff)}, b[8] = {1, as_float(0x3f801fff)};
+    double a[8] = {bits_float(0x3f801fff), bits_float(0x3f803fff)},
+           b[8] = {1, bits_float(0x3f801fff)};
     ck_assert_double_eq(dot(&forms[7], 9, NUMERICS_FAST, a, b, 0), 2 + 0x1p-10);
     ck_assert_double_eq(dot(&forms[7], 9, NUMERICS_HARDWARE, a, b, 0), 2 + 0x1p-10);
 }

@@ -341,8 +341,8 @@ static unsigned type_bytes(const char *type) {
 static uint64_t to_memory(const char *type, double x) {
     if (!strcmp(type, "f16")) return round_to_format(x, &FORMAT_F16, ROUND_NEAREST, false);
     if (!strcmp(type, "bf16")) return round_to_format(x, &FORMAT_BF16, ROUND_NEAREST, false);
-    if (!strcmp(type, "f64")) return as_bits64(x);
-    if (!strcmp(type, "f32") || !strcmp(type, "tf32")) return as_bits((float)x);
+    if (!strcmp(type, "f64")) return double_bits(x);
+    if (!strcmp(type, "f32") || !strcmp(type, "tf32")) return float_bits((float)x);
     return (uint64_t)(int64_t)x;
 }
 
@@ -350,8 +350,8 @@ static double from_memory(const char *type, const uint8_t *at) {
     uint64_t code = 0;
     memcpy(&code, at, type_bytes(type));
     if (!strcmp(type, "f16")) return format_value((uint32_t)code, &FORMAT_F16);
-    if (!strcmp(type, "f64")) return as_double(code);
-    if (!strcmp(type, "f32")) return as_float((uint32_t)code);
+    if (!strcmp(type, "f64")) return bits_double(code);
+    if (!strcmp(type, "f32")) return bits_float((uint32_t)code);
     return (int32_t)code;
 }
 

@@ -42,8 +42,9 @@ static int softgpu(const char *options, const char *program) {
 }
 
 static const char *const right[] = {
-    "reduction", "histogram", "bitonic_sort", "transpose",    "calls",     "print",    "grid_sync",
-    "streams",   "variables", "big_shared",   "tensor_cores", "big_tiles", "pipeline", "discarded",
+    "reduction",    "histogram", "bitonic_sort", "transpose", "calls",
+    "print",        "grid_sync", "streams",      "variables", "big_shared",
+    "tensor_cores", "big_tiles", "pipeline",     "discarded", "locks",
 };
 enum { RIGHT = sizeof right / sizeof *right };
 
@@ -99,6 +100,27 @@ START_TEST(broken_programs) {
 }
 END_TEST
 
+// A refused call is explained; whether it was meant is the program's to say.
+START_TEST(refused_calls_are_no_errors) {
+    ck_assert_msg(softgpu("--strict", "misuse") == 0, "%s", output);
+    ck_assert(strstr(output, "softgpu: cudaMemcpy: the destination ") != NULL);
+    ck_assert(strstr(output, "it was freed before") != NULL);
+    ck_assert(strstr(output, "memory that was freed") != NULL);
+    ck_assert(strstr(output, "every misuse was refused") != NULL);
+}
+END_TEST
+
+// That a warp only spins is seen after a few turns: 128 times the lock, some 200 instructions each.
+START_TEST(contended_locks_are_quick) {
+    ck_assert_int_eq(softgpu("--stats --threads 1", "locks"), 0);
+    const char *text = strstr(output, "warp instructions ");
+    double instructions;
+    ck_assert(text != NULL && sscanf(text, "warp instructions %lf", &instructions) == 1);
+    ck_assert_double_gt(instructions, 128 * 10);
+    ck_assert_double_lt(instructions, 50000);
+}
+END_TEST
+
 START_TEST(json_report) {
     ck_assert_int_eq(softgpu("--report json", "broken_bounds"), 99);
     ck_assert_msg(strstr(output, "\"out-of-bounds\"") != NULL, "no JSON:\n%s", output);
@@ -130,6 +152,10 @@ START_TEST(bad_values) {
     ck_assert(strstr(output, "h101") && strstr(output, "h100"));
     ck_assert_int_eq(softgpu("--sms none", "reduction"), 2);
     ck_assert(strstr(output, "SOFTGPU_SMS"));
+    ck_assert_int_eq(softgpu("--sample 500", "reduction"), 2);
+    ck_assert_str_eq(output, "softgpu: SOFTGPU_SAMPLE=500: the modelled GPU (h100) has 132 SMs\n");
+    ck_assert_int_eq(softgpu("--sms 4 --sample 5", "reduction"), 2);
+    ck_assert_int_eq(softgpu("--gpu a100 --sms 109", "reduction"), 2);
 }
 END_TEST
 
@@ -214,6 +240,8 @@ Suite *suite_programs(void) {
     tcase_add_loop_test(tests, right_programs, 0, orders() * RIGHT);
     tcase_add_loop_test(tests, broken_programs, 0, 2 * BROKEN);
     tcase_add_test(tests, threads_change_nothing);
+    tcase_add_test(tests, refused_calls_are_no_errors);
+    tcase_add_test(tests, contended_locks_are_quick);
     tcase_add_test(tests, json_report);
     tcase_add_loop_test(tests, bad_usage, 0, sizeof usage / sizeof *usage);
     tcase_add_test(tests, bad_values);

@@ -257,6 +257,31 @@ START_TEST(sampling) {
 }
 END_TEST
 
+// R(d) = the block's place in its row of `imm` blocks, from 1 on.
+static Flow place(Warp *w, const Insn *i, uint32_t mask) {
+    uint32_t *d = row(w, i->d);
+    for (int l = 0; l < WARP_SIZE; l++)
+        if (mask >> l & 1) d[l] = (uint32_t)(w->cta->linear % i->imm) + 1;
+    return FLOW_NEXT;
+}
+
+// Work that grows along rows of blocks: a sample counts what the whole grid does.
+START_TEST(sampling_uneven_blocks) {
+    kernel_begin();
+    emit(place, R(0), ROW_NONE, 10);
+    emit(add, R(0), R(0), UINT32_MAX);
+    emit(less, P(0), R(0), 1);
+    guarded(emit_branch(1, 4), P(0), true);
+    emit_exit();
+    for (options.sample = 1; options.sample <= 4; options.sample++) { // of 4
+        ck_assert_int_eq(run(60, 32), 0);
+        ck_assert_int_eq(stats.sms_simulated, options.sample);
+        // 60 blocks: one instruction, three for each place, 5.5 on average, and exit.
+        ck_assert_double_eq(stats.warp_instructions[PIPE_ALU], 60 * (1 + 3 * 5.5 + 1));
+    }
+}
+END_TEST
+
 START_TEST(occupancy) {
     char why[200];
     kernel_begin();
@@ -318,6 +343,7 @@ Suite *suite_run(void) {
     tcase_add_test(c, events);
     tcase_add_test(c, workers);
     tcase_add_test(c, sampling);
+    tcase_add_test(c, sampling_uneven_blocks);
     tcase_add_test(c, occupancy);
     tcase_add_test(c, refused);
     tcase_add_test(c, traps);

@@ -55,11 +55,11 @@ static int relate(char kind, unsigned bytes, uint64_t a, uint64_t b) {
         if (a & 0x8000) x = -x;
         if (b & 0x8000) y = -y;
     } else if (kind == 'g') {
-        x = as_float((uint32_t)a << 16), y = as_float((uint32_t)b << 16);
+        x = bits_float((uint32_t)a << 16), y = bits_float((uint32_t)b << 16);
     } else if (bytes == 8) {
-        x = as_double(a), y = as_double(b);
+        x = bits_double(a), y = bits_double(b);
     } else {
-        x = as_float((uint32_t)a), y = as_float((uint32_t)b);
+        x = bits_float((uint32_t)a), y = bits_float((uint32_t)b);
     }
     if (kind == 'z' && fabs(x) < 0x1p-126) x = 0;
     if (kind == 'z' && fabs(y) < 0x1p-126) y = 0;

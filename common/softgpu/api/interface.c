@@ -93,6 +93,8 @@ static int interface_set(const char *name, const char *value) {
         unsetenv(variable);
     Settings settings;
     const char *problem = settings_read(&settings);
+    if (problem == NULL && api.gpu && settings.sample > api.gpu->figures.sms)
+        problem = "more SMs than the GPU has";
     if (problem == NULL && api.gpu) {
         *gpu_settings() = settings;
         findings_configure(&settings);

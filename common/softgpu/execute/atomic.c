@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "softgpu/execute/bit_cast.h"
 #include "softgpu/execute/memory_access.h"
 
 typedef enum {
@@ -38,32 +39,8 @@ typedef struct {
 
 // ---- arithmetic
 
-static inline float as_float(uint32_t bits) {
-    float f;
-    memcpy(&f, &bits, 4);
-    return f;
-}
-
-static inline uint32_t float_bits(float f) {
-    uint32_t bits;
-    memcpy(&bits, &f, 4);
-    return bits;
-}
-
-static double as_double(uint64_t bits) {
-    double d;
-    memcpy(&d, &bits, 8);
-    return d;
-}
-
-static uint64_t double_bits(double d) {
-    uint64_t bits;
-    memcpy(&bits, &d, 8);
-    return bits;
-}
-
 static float half_value(uint16_t bits, bool bf16) {
-    if (bf16) return as_float((uint32_t)bits << 16);
+    if (bf16) return bits_float((uint32_t)bits << 16);
     _Float16 h;
     memcpy(&h, &bits, 2);
     return (float)h;
@@ -102,7 +79,7 @@ static inline uint32_t flush_bits(uint32_t bits) {
 // The sum of two floats as bits. Without branches: it is vectorised.
 static inline uint32_t add_floats(uint32_t a, uint32_t b, bool flush) {
     if (flush) a = flush_bits(a), b = flush_bits(b);
-    uint32_t sum = float_bits(as_float(a) + as_float(b));
+    uint32_t sum = float_bits(bits_float(a) + bits_float(b));
     if (flush) sum = flush_bits(sum);
     return (sum & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : sum;
 }
@@ -128,7 +105,7 @@ static uint64_t combine(Operation operation, Type type, bool flush, uint64_t old
     bool bf16 = type == TYPE_BF16 || type == TYPE_BF16X2;
     switch (type) {
     case TYPE_F32: return add_floats((uint32_t)old, (uint32_t)operand, flush);
-    case TYPE_F64: return double_bits(as_double(old) + as_double(operand));
+    case TYPE_F64: return double_bits(bits_double(old) + bits_double(operand));
     case TYPE_F16:
     case TYPE_BF16: return combine_half(operation, bf16, (uint16_t)old, (uint16_t)operand);
     case TYPE_F16X2:

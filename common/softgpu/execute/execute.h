@@ -18,6 +18,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "softgpu/execute/bit_cast.h"
 #include "softgpu/execute/form.h"
 #include "softgpu/machine/machine.h"
 
@@ -110,27 +111,6 @@ static inline uint32_t predicate(const Warp *w, Row p) {
 static inline void put_predicate(const Warp *w, Row p, uint32_t value, uint32_t mask) {
     Lane32 *to = row(w, p);
     *to = (*to & ~mask) | (value & mask);
-}
-
-static inline uint32_t float_bits(float x) {
-    uint32_t u;
-    memcpy(&u, &x, 4);
-    return u;
-}
-static inline float bits_float(uint32_t u) {
-    float x;
-    memcpy(&x, &u, 4);
-    return x;
-}
-static inline uint64_t double_bits(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    return u;
-}
-static inline double bits_double(uint64_t u) {
-    double x;
-    memcpy(&x, &u, 8);
-    return x;
 }
 
 // .ftz: a subnormal becomes a zero of its sign.

@@ -77,6 +77,7 @@ void cta_start(Sm *sm, uint64_t linear) {
     cta->launch = launch;
     cta->sm = sm;
     cta->linear = linear;
+    cta->work = 0;
     cta->index[0] = (uint32_t)(linear % grid[0]);
     cta->index[1] = (uint32_t)(linear / grid[0] % grid[1]);
     cta->index[2] = (uint32_t)(linear / grid[0] / grid[1]);
@@ -116,6 +117,8 @@ void cta_finish(Cta *cta) {
     sm->spare_ctas = cta;
     sm->resident--;
     sm->finished++;
+    if (cta->work < sm->work_least) sm->work_least = cta->work;
+    if (cta->work > sm->work_most) sm->work_most = cta->work;
     sm->changes++;
 }
 

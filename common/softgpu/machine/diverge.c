@@ -193,20 +193,21 @@ Flow warp_turn(Warp *w) {
     if (++g->turns < TURN) return FLOW_JUMP;
     g->turns = 0;
     // Are we only spinning, while lanes that could help wait at a join? Without stores, and with
-    // the state of a turn ago, surely; with other signs of life, after long enough.
+    // the state of some turns ago, surely; with other signs of life, after long enough. States are
+    // costly to look at: the one of turn 2, 4, 8, … is compared with the next few.
     w->quiet_turns = w->stores == w->turn_stores ? w->quiet_turns + 1 : 0;
     w->turn_stores = w->stores;
     bool release = ++w->turns >= TURNS_AT_MOST;
-    uint32_t q = w->quiet_turns;
+    uint32_t q = w->quiet_turns, groups = (uint32_t)w->group_count;
     group_save(w, w->pc);
-    if (q >= 2 && w->group_count == 1) {
-        if ((q & (q - 1)) == 0)
+    if (q >= 2) {
+        uint32_t since = q - (1u << (31 - __builtin_clz(q)));
+        if (since == 0)
             w->turn_hash = warp_hash(w);
-        else if (((q - 1) & (q - 2)) == 0)
+        else if (since <= 2 * groups)
             release |= w->turn_hash == warp_hash(w);
-    } else if (q >= 32 * (uint32_t)w->group_count) {
-        release = true; // several groups, all without a store for turns
     }
+    if (groups > 1 && q >= 32 * groups) release = true; // none of them has stored for turns
     if (release) {
         joins_release(w);
         w->turns = w->quiet_turns = 0;

@@ -108,6 +108,14 @@ void gpu_delete(Gpu *gpu) {
 static Gpu *the_gpu;
 static pthread_once_t gpu_once = PTHREAD_ONCE_INIT;
 
+// Ends the program, status 2, if a variable wants more SMs than the GPU has.
+static void refuse_more_sms(const char *variable, int wanted, const char *gpu, int sms) {
+    if (wanted <= sms) return;
+    fprintf(stderr, "softgpu: %s=%d: the modelled GPU (%s) has %d SMs\n", variable, wanted, gpu,
+            sms);
+    exit(2);
+}
+
 static void make_gpu(void) {
     const Settings *s = gpu_settings();
     const GpuFigures *figures = s->gpu ? figures_find(s->gpu) : figures_for_sm(chosen_sm);
@@ -116,6 +124,9 @@ static void make_gpu(void) {
                 chosen_sm / 10, chosen_sm % 10);
         exit(2);
     }
+    refuse_more_sms("SOFTGPU_SMS", s->sms, figures->name, figures->sms);
+    int sms = s->sms > 0 ? s->sms : figures->sms;
+    refuse_more_sms("SOFTGPU_SAMPLE", s->sample, figures->name, sms);
     the_gpu = gpu_new(s, figures);
 }
 

@@ -163,6 +163,7 @@ struct Cta {
     Sm *sm;
     uint32_t index[3]; // %ctaid
     uint64_t linear;
+    uint64_t work; // instructions so far, those of the serial phase aside
     uint32_t cluster_rank;
     int warp_count, live_warps;
     uint32_t thread_count;
@@ -226,9 +227,10 @@ struct Sm {
     Cta *spare_ctas; // memory to use again
     Join *spare_joins;
     Frame *spare_frames;
-    bool watch;        // hash warps at backward branches: is everybody only spinning?
-    uint64_t finished; // CTAs
-    uint64_t l1_bytes; // size of `l1`
+    bool watch;                     // hash warps at backward branches: is everybody only spinning?
+    uint64_t finished;              // CTAs
+    uint64_t work_least, work_most; // Cta.work of those
+    uint64_t l1_bytes;              // size of `l1`
 };
 
 // ---- a launch

@@ -19,6 +19,7 @@
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/machine/sample.h"
 #include "softgpu/timing/roofline.h"
 #include "softgpu/timing/traffic.h"
 
@@ -43,11 +44,11 @@ typedef struct {
     LaunchState state;
     Launch launch;
     Gpu *gpu;
-    int sms;                     // that can have work
-    int capacity;                // CTAs of an SM
-    uint64_t next;               // CTA to start
-    uint64_t run_length, period; // CTAs of a sample: so many in each period
-    uint64_t now, end;           // of the round
+    int sms;           // that can have work
+    int capacity;      // CTAs of an SM
+    Sample sample;     // which CTAs run
+    uint64_t next;     // CTA to start
+    uint64_t now, end; // of the round
     int threads;
     Counters *counters; // per host thread; arrays NULL until used
     CacheTraffic l2, hbm;
@@ -86,43 +87,17 @@ static void add_counters(Counters *sum, const Counters *c, uint32_t code_count) 
 
 // ---- starting CTAs
 
-// Which CTAs a sample of the SMs runs: neighbours share what they read in L2, so the sample is made
-// of runs of neighbours, as long as the largest power of two that it has room for; their places in
-// the grid are spread without a period, since rows of tiles have one.
-static void choose_sample(Run *r) {
-    const Gpu *gpu = r->gpu;
-    uint64_t grid = r->state.grid_size, sms = (uint64_t)gpu->figures.sms;
-    uint64_t wanted = grid * (uint64_t)gpu->sample / sms;
-    r->run_length = r->period = grid; // all
-    if ((uint64_t)gpu->sample >= sms || wanted >= grid) return;
-    r->run_length = 1;
-    while (2 * r->run_length <= wanted) r->run_length *= 2;
-    uint64_t runs = (wanted + r->run_length / 2) / r->run_length;
-    r->period = grid / (runs > 0 ? runs : 1) / r->run_length * r->run_length;
-}
-
-// The next CTA of the grid that runs at all.
-static bool next_cta(Run *r) {
-    if (r->period == r->run_length) return r->next < r->state.grid_size;
-    uint64_t places = r->period / r->run_length;
-    for (uint64_t k = r->next / r->period; (k + 1) * r->period <= r->state.grid_size; k++) {
-        uint64_t place = ((k + 1) * 0x9e3779b97f4a7c15ull >> 32) * places >> 32;
-        uint64_t begin = k * r->period + place * r->run_length;
-        if (r->next < begin) r->next = begin;
-        if (r->next < begin + r->run_length) return true;
-    }
-    return false;
-}
-
 // Fills the SMs with CTAs, one each in turn.
 static void start_ctas(Run *r) {
     for (bool placed = true; placed;) {
         placed = false;
         for (int s = 0; s < r->sms; s++) {
-            if (!next_cta(r)) return;
+            uint64_t next = sample_next(&r->sample, r->next);
+            if (next == r->state.grid_size) return;
             Sm *sm = &r->gpu->sm[s];
             if (sm->resident >= r->capacity) continue;
-            cta_start(sm, r->next++);
+            cta_start(sm, next);
+            r->next = next + 1;
             r->state.started++;
             placed = true;
         }
@@ -338,16 +313,30 @@ static uint64_t first_event(const Run *r) {
 }
 
 static bool all_done(Run *r) {
-    if (next_cta(r)) return false;
+    if (sample_next(&r->sample, r->next) < r->state.grid_size) return false;
     for (int s = 0; s < r->sms; s++)
         if (r->gpu->sm[s].resident) return false;
     return true;
 }
 
+// All CTAs of a sample have run. If they differ in their work it gets more of them.
+static bool widen_sample(Run *r) {
+    uint64_t least = UINT64_MAX, most = 0;
+    for (int s = 0; s < r->sms; s++) {
+        const Sm *sm = &r->gpu->sm[s];
+        if (sm->work_least < least) least = sm->work_least;
+        if (sm->work_most > most) most = sm->work_most;
+    }
+    return sample_widen(&r->sample, least, most);
+}
+
 static void run_rounds(Run *r) {
     for (;;) {
         start_ctas(r);
-        if (all_done(r)) return;
+        if (all_done(r)) {
+            if (!widen_sample(r)) return;
+            continue;
+        }
         r->end = r->now + (r->sms > 1 ? QUANTUM : QUANTUM_ALONE);
         find_active(r);
         int threads = r->work < WORTH_THREADS ? 1 : r->threads;
@@ -406,6 +395,8 @@ static void prepare_sm(Run *r, Sm *sm) {
     sm->time = r->now;
     sm->serial = sm->watch = sm->faulted = false;
     sm->changes = sm->finished = 0;
+    sm->work_least = UINT64_MAX;
+    sm->work_most = 0;
     sm->ready_count = sm->ready_next = sm->deferred_count = 0;
     sm->request_count = 0;
     sm->counters = NULL;
@@ -483,31 +474,14 @@ static int check_launch(Run *r) {
     return 0;
 }
 
-// With a sample of the SMs, the counters of the CTAs that ran stand for the whole grid.
-static void scale_sample(Run *r, Counters *sum) {
-    if (!r->state.started || r->gpu->sample == r->gpu->figures.sms) return;
-    double factor = (double)r->state.grid_size / (double)r->state.started;
-#define SCALE(x) ((x) = (uint64_t)((double)(x)*factor + 0.5))
-    for (uint32_t k = 0; k < r->launch.kernel->code_count; k++) {
-        SCALE(sum->executed[k]);
-        SCALE(sum->lanes[k]);
-    }
-    SCALE(sum->shared_wavefronts);
-    SCALE(sum->shared_ideal);
-    SCALE(sum->l1_hits);
-    SCALE(sum->l1_misses);
-    SCALE(r->l2.read_bytes);
-    SCALE(r->l2.write_bytes);
-    SCALE(r->hbm.read_bytes);
-    SCALE(r->hbm.write_bytes);
-#undef SCALE
-}
-
 static void fill_stats(Run *r, KernelStats *stats) {
     const Launch *l = &r->launch;
     Counters *sum = thread_counters(r, 0);
     for (int t = 1; t < r->threads; t++) add_counters(sum, &r->counters[t], l->kernel->code_count);
-    scale_sample(r, sum);
+    if (r->sample.length != r->sample.grid && r->state.started) {
+        double factor = (double)r->state.grid_size / (double)r->state.started;
+        sample_scale(factor, l->kernel->code_count, sum, &r->l2, &r->hbm);
+    }
     stats->l2_read_bytes = (double)r->l2.read_bytes;
     stats->l2_write_bytes = (double)r->l2.write_bytes;
     stats->ctas_per_sm = (uint32_t)r->capacity;
@@ -569,7 +543,7 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         r->state.many_sms = r->sms > 1;
         r->state.sampled =
             gpu->sample < gpu->figures.sms && r->state.grid_size > (uint64_t)gpu->sample;
-        choose_sample(r);
+        sample_choose(&r->sample, r->state.grid_size, gpu->sample, gpu->figures.sms);
         r->counters = calloc((size_t)r->threads, sizeof *r->counters);
         r->active = calloc((size_t)r->sms, sizeof *r->active);
         r->state.defers = calloc(kernel->code_count, sizeof *r->state.defers);

@@ -81,8 +81,10 @@ void sm_run(Sm *sm, uint64_t until) {
         }
         Warp *w = sm->ready[at];
         sm->ready_next = at + 1;
-        uint64_t end = sm->time + slice;
-        settle(sm, w, warp_run(w, end < until ? end : until));
+        uint64_t begin = sm->time, end = begin + slice;
+        WarpStatus status = warp_run(w, end < until ? end : until);
+        w->cta->work += sm->time - begin;
+        settle(sm, w, status);
     }
 }
 

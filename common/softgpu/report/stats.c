@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "softgpu/check/findings.h"
 #include "softgpu/timing/roofline.h"
@@ -149,12 +150,23 @@ static void print_entry(const Entry *entry, const GpuFigures *figures) {
             s->host_seconds, s->cpu_seconds, rate, warps > 0 ? threads / warps : 0);
 }
 
+// The most memory that the process had at any time: the program's own and softgpu's together, for
+// they share it.
+static void print_peak_memory(void) {
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return;
+    fprintf(stderr, "peak memory of the process (the program and softgpu) ");
+    print_bytes((double)usage.ru_maxrss * 1024);
+    fprintf(stderr, "\n");
+}
+
 void stats_print(const GpuFigures *figures) {
     if (entry_count) fprintf(stderr, "softgpu: kernels on %s\n", figures->full_name);
     for (size_t i = 0; i < entry_count; i++) {
         print_entry(&entries[i], figures);
         free(entries[i].name);
     }
+    if (entry_count) print_peak_memory();
     free(entries);
     entries = NULL;
     entry_count = entry_capacity = 0;
