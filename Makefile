@@ -41,21 +41,24 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3 4
+CHAPTERS := 1 2 3 4 5
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
 USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
+USES_5 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
 FOLDER_4 := 04_recompute_backward
+FOLDER_5 := 05_hopper_async
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
 GENCODE_02_tiled := $(PORTABLE)
 GENCODE_03_online_softmax := $(PORTABLE)
 GENCODE_04_recompute_backward := $(PORTABLE)
+GENCODE_05_hopper_async := -gencode arch=compute_90a,code=[compute_90a,sm_90a]
 GENCODE_tests := $(PORTABLE)
 
 NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
@@ -67,7 +70,7 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-4 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1-5 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
@@ -166,7 +169,14 @@ forms: softgpu
 $(BUILD)/$(VARIANT)/%.o: %.cu $(BUILD)/.flags | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
-	@$(NVCC) $(NVCCFLAGS) $(GENCODE_$(firstword $(subst /, ,$*))) -MMD -MF $(@:.o=.d) -c $< -o $@
+	@$(NVCC) $(NVCCFLAGS) $(GENCODE_$(firstword $(subst /, ,$*))) -MMD -MF $(@:.o=.d) -c $< -o $@ \
+	    >$(@:.o=.log) 2>&1; status=$$?; cat $(@:.o=.log) >&2; \
+	    if grep -qE '$(PTXAS_MENDS)' $(@:.o=.log); then rm -f $@; \
+	    echo "$<: ptxas mends the kernel where it says so above, and takes its speed" >&2; exit 1; fi; exit $$status
+
+# What ptxas only informs of: waits that it adds, products that it serialises (C7510 to C7520),
+# register counts that it ignores (C7508).
+PTXAS_MENDS := \(C75(08|1[0-9]|20)\)
 
 HARNESS_OBJECTS := $(call objects,$(filter-out %/built.c,$(wildcard common/harness/*.c)))
 
@@ -198,8 +208,13 @@ table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 
 # ---- lessons: the numbers between their markers, and the pictures beside them
 
-lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
-	@PLOT_PYTHON=$$(sh common/setup/plot_python.sh $(BUILD)) \
+# What chapter 5's pictures are drawn from: softgpu's address functions and figures.
+$(BUILD)/dump_layouts: $(call objects,common/plot/dump_layouts.c common/softgpu/execute/descriptor.c \
+        common/softgpu/timing/figures.c)
+	@$(CC) $^ -o $@
+
+lessons: softgpu $(BUILD)/dump_layouts $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+	@PLOT_PYTHON=$$(sh common/setup/plot_python.sh $(BUILD)) DUMP_LAYOUTS=$(abspath $(BUILD))/dump_layouts \
 	    python3 common/plot/lessons.py $(BUILD)/$(VARIANT) $(CHAPTER)
 
 # ---- tests
@@ -207,10 +222,12 @@ lessons: softgpu $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp memory \
-    memory_checks atomic findings global settings timing machine sample run branch fatbin api matrix \
-    matrix_move cp_async mbarrier definedness
+    memory_checks atomic findings global settings timing block machine sample run branch fatbin api matrix \
+    matrix_move cp_async mbarrier definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper \
+    tensor_map bulk bulk_rules target threads
 HARNESS_SUITES := reference npy options check sample run
-PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix toy_backward backward torch
+PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix \
+    toy_backward backward hopper_forward hopper_backward torch machine_code sabotage
 LONG_SUITES := long_matrix long_sizes
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
@@ -232,7 +249,7 @@ $(TESTS)/%_runner.o: tests/runner.c Makefile | $(BUILD)/.check
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(TEST_CFLAGS) $(call suites,$($*_SUITES)) -c $< -o $@
 
-SOFTGPU_TESTS := $(filter-out %/test_programs.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c))
+SOFTGPU_TESTS := $(filter-out %/test_programs.c %/test_sabotage.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c))
 $(TESTS)/softgpu: $(TESTS)/SOFTGPU_runner.o $(call objects,$(SOFTGPU_TESTS)) $(CORE_OBJECTS) $(API_OBJECTS)
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
@@ -243,7 +260,7 @@ $(TESTS)/harness: $(TESTS)/HARNESS_runner.o $(call objects,$(HARNESS_TESTS)) \
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
-PROGRAM_TESTS := tests/softgpu/test_programs.c $(wildcard tests/chapters/*.c)
+PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(wildcard tests/chapters/*.c)
 $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
@@ -272,32 +289,35 @@ $(TESTS)/fuzz_npy: $(call objects,tests/harness/fuzz_npy.c $(addprefix common/ha
 $(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
-	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -L$(SOFTGPU)/lib \
+	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -Icommon -L$(SOFTGPU)/lib \
 	    -L$(TOOLKIT)/lib64 -L$(TOOLKIT)/lib \
-	    -gencode arch=compute_80,code=compute_80 $< -o $@
+	    -gencode arch=compute_$(PROGRAM_ARCH),code=compute_$(PROGRAM_ARCH) $< -o $@
+# Programs with instructions of Hopper say so by their names.
+PROGRAM_ARCH = $(if $(filter cluster_% tma_% wgmma_% race_%,$*),90a,80)
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 
 run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
-    TEST_BUILD=$(BUILD)/$(VARIANT) $(TESTS)/$(1)
+    TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
 test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@$(MAKE) --no-print-directory test-sanitized
 	@$(call run_suite,harness)
 	@$(call run_suite,softgpu)
-	@$(call run_suite,programs)
+	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)); export TEST_DISASSEMBLER; \
+	    $(call run_suite,programs)
 
 FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3 4
+LONG_CHAPTERS := 1 2 3 4 5
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long
 	@echo "== chapter $*, the full matrix"
-	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
+	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
 test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TEST_PROGRAMS) \
         $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
 	@$(call run_suite,softgpu)

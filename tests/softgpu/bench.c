@@ -41,7 +41,7 @@ static void *zeroed(size_t size) {
 }
 
 Bench *bench_open(const char *body, unsigned checks) {
-    static Linker linker = {no_variable, no_function, no_address, no_id, none_taken, 0};
+    static Linker linker = {no_variable, no_function, no_address, no_id, none_taken, 0, false};
     char text[8192];
     int length = snprintf(text, sizeof text,
                           ".version 9.0\n.target sm_100a\n.address_size 64\n"
@@ -71,6 +71,8 @@ Bench *bench_open(const char *body, unsigned checks) {
     b->state.params = b->params;
     b->cta.launch = &b->state;
     b->cta.sm = &b->sm;
+    b->cluster = (Cluster){.ctas = {&b->cta}, .size = 1, .running = 1};
+    b->cta.cluster = &b->cluster;
     b->cta.index[0] = 3;
     b->cta.shared = zeroed(SHARED_RESERVED + BENCH_SHARED);
     b->cta.shared_size = SHARED_RESERVED + BENCH_SHARED;

@@ -8,6 +8,7 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/execute/form.h"
+#include "softgpu/machine/cluster.h"
 #include "softgpu/machine/machine.h"
 
 enum { BENCH_SHARED = 4096, BENCH_LOCAL = 256, BENCH_PARAMS = 64 };
@@ -17,6 +18,7 @@ typedef struct {
     Settings settings;
     Sm sm;
     Cta cta;
+    Cluster cluster; // of this CTA alone
     Warp warp;
     Launch launch;
     LaunchState state;

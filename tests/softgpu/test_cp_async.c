@@ -24,7 +24,7 @@ enum { ORDERS = 4, SCHEDULES = 3, WAYS = ORDERS * SCHEDULES };
 static void choose(int way) {
     options.async = orders[way % ORDERS];
     options.schedule = (uint64_t)(way / ORDERS);
-    options.checks = CHECK_MEM | CHECK_INIT | CHECK_SYNC;
+    options.checks = CHECK_MEM | CHECK_INIT | CHECK_RACE | CHECK_SYNC;
 }
 
 // Right kernels, and the result that thread t leaves.

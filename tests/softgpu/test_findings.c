@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench.h"
+#include "said.h"
 #include "softgpu/report/findings.h"
 
 Suite *suite_findings(void);
@@ -159,7 +160,8 @@ START_TEST(errors_and_limits) {
     ck_assert_int_eq(findings_count(), 102);
     ck_assert_ptr_nonnull(findings_get(FINDINGS_KEPT - 1));
     ck_assert_ptr_null(findings_get(FINDINGS_KEPT));
-    ck_assert_uint_eq(findings_dropped(), 103 - FINDINGS_KEPT);
+    ck_assert_uint_eq(findings_errors_dropped(), 103 - FINDINGS_KEPT);
+    ck_assert_uint_eq(findings_notes_dropped(), 0);
     bench_close(b);
 }
 END_TEST
@@ -171,7 +173,28 @@ START_TEST(notes_leave_room_for_errors) {
     ck_assert_int_eq(findings_count(), 1);
     ck_assert_ptr_nonnull(findings_get(NOTES_KEPT));
     ck_assert_int_eq(findings_get(NOTES_KEPT)->kind, FINDING_TRAP);
-    ck_assert_uint_eq(findings_dropped(), 100 - NOTES_KEPT);
+    ck_assert_uint_eq(findings_notes_dropped(), 100 - NOTES_KEPT);
+    ck_assert_uint_eq(findings_errors_dropped(), 0);
+    bench_close(b);
+}
+END_TEST
+
+// What there was no room for is told at the end, errors and notes apart.
+START_TEST(tells_what_is_not_shown) {
+    Bench *b = bench_open(BODY, CHECK_MEM);
+    for (int k = 0; k < NOTES_KEPT + 1; k++) finding_global(FINDING_LINT, NULL, NULL, "note %d", k);
+    said_begin();
+    findings_finish(&b->settings);
+    const char *text = said();
+    ck_assert_ptr_nonnull(strstr(text, "\nsoftgpu: 1 more note at another line is not shown\n"));
+    ck_assert_ptr_null(strstr(text, "more error"));
+    for (int k = 0; k < FINDINGS_KEPT; k++) finding_global(FINDING_RACE, NULL, NULL, "race %d", k);
+    findings_finish(&b->settings);
+    char expected[100];
+    snprintf(expected, sizeof expected, "softgpu: %d more errors at other lines are not shown\n",
+             NOTES_KEPT);
+    ck_assert_ptr_nonnull(strstr(said(), expected));
+    said_end();
     bench_close(b);
 }
 END_TEST
@@ -232,6 +255,7 @@ Suite *suite_findings(void) {
     tcase_add_test(c, lints_are_notes_unless_strict);
     tcase_add_test(c, errors_and_limits);
     tcase_add_test(c, notes_leave_room_for_errors);
+    tcase_add_test(c, tells_what_is_not_shown);
     tcase_add_test(c, json);
     tcase_add_test(c, names);
     suite_add_tcase(s, c);

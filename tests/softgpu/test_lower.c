@@ -34,6 +34,9 @@ static struct GlobalMemory *memory(void) {
     return m;
 }
 
+// Linker.usual_alignment for what follows.
+static bool usual_alignment;
+
 static Lowered lower_modules(const char *const texts[], int count, const char *entry,
                              uint64_t schedule) {
     Lowered l = {.program = program_new()};
@@ -41,6 +44,7 @@ static Lowered lower_modules(const char *const texts[], int count, const char *e
         ck_assert_msg(program_add(l.program, module_of(texts[i]), &error), "%s", error.message);
     ck_assert_msg(program_place(l.program, memory(), &error), "%s", error.message);
     program_linker(l.program)->schedule = schedule;
+    program_linker(l.program)->usual_alignment = usual_alignment;
     PtxFunction *f = program_function(l.program, entry);
     ck_assert_ptr_nonnull(f);
     l.kernel = kernel_lower(f, program_linker(l.program), 0, &error);
@@ -320,6 +324,21 @@ START_TEST(shared_memory_layout) {
         bases |= 1ull << (l.kernel->shared_base / 128 % 64);
         lowered_free(l);
     }
+    ck_assert_msg(bases & (bases - 1), "all schedules place shared memory alike");
+
+    l = lower_modules(&text, 1, "k", 0);
+    uint32_t behind = l.kernel->shared_dynamic - l.kernel->shared_base;
+    lowered_free(l);
+    bases = 0;
+    usual_alignment = true;
+    for (uint64_t schedule = 0; schedule < 9; schedule++) {
+        l = lower_modules(&text, 1, "k", schedule);
+        ck_assert_uint_eq(l.kernel->shared_base % 1024, 0);
+        ck_assert_uint_eq(l.kernel->shared_dynamic - l.kernel->shared_base, behind);
+        bases |= 1ull << (l.kernel->shared_base / 1024 % 64);
+        lowered_free(l);
+    }
+    usual_alignment = false;
     ck_assert_msg(bases & (bases - 1), "all schedules place shared memory alike");
 }
 END_TEST

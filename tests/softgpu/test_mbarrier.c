@@ -6,7 +6,8 @@
 
 Suite *suite_mbarrier(void);
 
-// Two mbarriers at b and b + 8, made by thread 0 for COUNT arrivals; %r0 is the first one's address.
+// Two mbarriers at b and b + 8, made by thread 0 for COUNT arrivals; %r0 is the first one's
+// address.
 #define WITH_COUNT(count)                                                                          \
     ".shared .align 8 .b8 b[64]; mov.u32 %r0, b; setp.eq.u32 %p7, %t, 0;\n"                        \
     "@%p7 mbarrier.init.shared.b64 [%r0], " count ";"                                              \
@@ -156,7 +157,7 @@ START_TEST(right_barriers) {
     int way = _i / RIGHT, k = _i % RIGHT;
     options.async = orders[way % 4];
     options.schedule = (uint64_t)(way / 4);
-    options.checks = CHECK_MEM | CHECK_SYNC | (k == 0 ? CHECK_INIT : 0);
+    options.checks = CHECK_MEM | CHECK_RACE | CHECK_SYNC | (k == 0 ? CHECK_INIT : 0);
     options.strict = true;
     ck_assert_int_eq(run(right[k].threads, right[k].body), 0);
     const Finding *f = findings_get(0);

@@ -176,11 +176,13 @@ START_TEST(shared_memory_round_trip) {
 }
 END_TEST
 
-// Every CTA's shared addresses carry its rank; the own rank is the only one there is.
+// Every CTA's shared addresses carry its rank; the cluster here has ranks 0 to 3.
 START_TEST(shared_addresses_carry_the_rank) {
     Bench *b = bench_open(".reg .b32 %a, %r; ld.shared::cluster.b32 %r, [%a];", CHECK_MEM);
     const Insn *ld = bench_insn(b, "ld.shared::cluster.b32");
     b->cta.cluster_rank = 3;
+    b->cluster.size = 4;
+    b->cluster.ctas[3] = &b->cta;
     memset(b->cta.shared + SHARED_RESERVED, 0x5a, 128);
     bench_stride(b, ld, 3u << RANK_SHIFT | SHARED_RESERVED, 4);
     ck_assert_int_eq(bench_run(b, ld, FULL_MASK), FLOW_NEXT);

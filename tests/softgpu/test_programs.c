@@ -42,9 +42,10 @@ static int softgpu(const char *options, const char *program) {
 }
 
 static const char *const right[] = {
-    "reduction",    "histogram", "bitonic_sort", "transpose", "calls",
-    "print",        "grid_sync", "streams",      "variables", "big_shared",
-    "tensor_cores", "big_tiles", "pipeline",     "discarded", "locks",
+    "reduction",    "histogram", "bitonic_sort", "transpose",         "calls",
+    "print",        "grid_sync", "streams",      "variables",         "big_shared",
+    "tensor_cores", "big_tiles", "pipeline",     "discarded",         "locks",
+    "wgmma_gemm",   "tma_add",   "race_ring",    "cluster_histogram", "cluster_ring",
 };
 enum { RIGHT = sizeof right / sizeof *right };
 
@@ -88,6 +89,13 @@ static const struct {
     {"broken_uninitialised", "broken_uninitialised.cu:9", "ld.shared.u32 at "},
     {"broken_printf", "broken_printf.cu:8", "prints a value"},
     {"broken_cp_async", "broken_cp_async.cu:13", "cp.async.cg.shared.global at"},
+    {"race_barrier", "race_barrier.cu:9", "race_barrier.cu:8"},
+    {"race_ring early", "race_ring.cu:29", "race_ring.cu:38"},
+    {"tma_short_expect", "tma_short_expect.cu:21", "it expects 512 bytes, and 2048 have come"},
+    {"tma_unfenced", "tma_unfenced.cu:14", "no fence.proxy.async"},
+    {"tma_unaligned", "tma_unaligned.cu:17", "past a multiple of 128"},
+    {"tma_host_map", "tma_host_map.cu:17", "thread's local memory"},
+    {"cluster_exits", "cluster_exits.cu:15", "block (1,0,0), which has exited"},
 };
 enum { BROKEN = sizeof broken / sizeof *broken };
 
@@ -97,6 +105,27 @@ START_TEST(broken_programs) {
     ck_assert_msg(strstr(output, broken[_i % BROKEN].line) != NULL, "no line:\n%s", output);
     ck_assert_msg(strstr(output, broken[_i % BROKEN].words) != NULL, "other words:\n%s", output);
     ck_assert_msg(strstr(output, "error found") != NULL, "no summary:\n%s", output);
+}
+END_TEST
+
+// What a GPU does in its favour most of the time is an error in a strict run.
+START_TEST(strict_programs) {
+    ck_assert_int_eq(softgpu("--strict", "cluster_unmet"), 99);
+    ck_assert_msg(strstr(output, "before any barrier of the cluster") != NULL, "%s", output);
+    ck_assert_msg(strstr(output, "cluster_unmet.cu:12") != NULL, "no line:\n%s", output);
+}
+END_TEST
+
+// PTX for sm_90a runs on a GPU of capability 9.0 only; portable PTX on all that are newer.
+START_TEST(other_gpus) {
+    static const char *const others[] = {"--gpu b200", "--gpu a100"};
+    for (int k = 0; k < 2; k++) {
+        ck_assert_msg(softgpu(others[k], "wgmma_gemm") != 0, "%s", output);
+        ck_assert_msg(strstr(output, "it holds: compute_90a. Build it with -gencode") != NULL, "%s",
+                      output);
+    }
+    ck_assert_msg(softgpu("--gpu h200", "wgmma_gemm") == 0, "%s", output);
+    ck_assert_msg(softgpu("--gpu b200", "reduction") == 0, "%s", output);
 }
 END_TEST
 
@@ -134,7 +163,6 @@ static const char *const usage[][2] = {
     {"no-such-program", "no-such-program: No such file"},
     {"/tmp", "/tmp is a directory"},
     {"/etc/passwd", "not executable"},
-    {"--check race true", "race is not built yet"},
 };
 
 // Bad usage: one line, exit status 2.
@@ -240,6 +268,8 @@ Suite *suite_programs(void) {
     tcase_add_loop_test(tests, right_programs, 0, orders() * RIGHT);
     tcase_add_loop_test(tests, broken_programs, 0, 2 * BROKEN);
     tcase_add_test(tests, threads_change_nothing);
+    tcase_add_test(tests, strict_programs);
+    tcase_add_test(tests, other_gpus);
     tcase_add_test(tests, refused_calls_are_no_errors);
     tcase_add_test(tests, contended_locks_are_quick);
     tcase_add_test(tests, json_report);

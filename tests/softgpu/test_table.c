@@ -59,6 +59,11 @@ START_TEST(modifiers_are_a_set) {
     ck_assert(!takes(set, "vote.sync.ballot.b32.more", choice));
     ck_assert(takes("", "exit", choice));
     ck_assert(!takes("", "exit.now", choice));
+    // The rest, whatever it is.
+    ck_assert(takes("*", "tex", choice));
+    ck_assert(takes("*", "tex.2d.v4.f32.f32", choice));
+    ck_assert(takes("a|b *", "x.some.b.more", choice));
+    ck_assert(!takes("a|b *", "x.some.more", choice));
 }
 END_TEST
 
@@ -167,8 +172,51 @@ START_TEST(says_why_not) {
     ck_assert_str_eq(why, "no form of 'add.s32' takes these operands");
     ck_assert_ptr_null(form_match(instruction(&made, "add.s32.f32", "rrr"), &m, why, sizeof why));
     ck_assert_str_eq(why, "no form of 'add' takes these modifiers together");
+    ck_assert_ptr_null(form_match(instruction(&made, "tex.2d.v4", "v"), &m, why, sizeof why));
+    ck_assert_str_eq(why, "textures and surfaces are not built");
     ck_assert_ptr_null(form_match(instruction(&made, "<unparsed>", ""), &m, why, sizeof why));
     ck_assert_str_eq(why, "its operands could not be read");
+}
+END_TEST
+
+// A form is done or refused, not both; each refused one has a reason, and those of a name and a
+// reason stand together, as the printed table wants it.
+START_TEST(refused_forms_are_others) {
+    int rows = 0;
+    for (const RefusedForm *f = refused_forms; f->name; f++, rows++) {
+        ck_assert_msg(f->why && *f->why, "%s .%s", f->name, f->modifiers);
+        for (int t = 0; form_table(t); t++)
+            for (const Form *done = form_table(t); done->name; done++)
+                ck_assert_msg(strcmp(done->name, f->name) ||
+                                  (strcmp(f->modifiers, "*") &&
+                                   (!done->modifiers || strcmp(done->modifiers, f->modifiers))),
+                              "'%s' of %s is done", f->modifiers, f->name);
+        for (const RefusedForm *g = refused_forms; g < f; g++)
+            if (!strcmp(g->name, f->name) && !strcmp(g->why, f->why))
+                ck_assert_msg(!strcmp(f[-1].name, f->name) && !strcmp(f[-1].why, f->why), "%s .%s",
+                              f->name, f->modifiers);
+    }
+    ck_assert_int_gt(rows, 50);
+}
+END_TEST
+
+// The table in the README is what `make forms` would write there.
+START_TEST(readme_has_the_table) {
+    char *table = NULL, readme[1 << 17];
+    size_t size = 0;
+    FILE *out = open_memstream(&table, &size);
+    softgpu_forms(out);
+    fclose(out);
+    FILE *in = fopen("common/softgpu/README.md", "r");
+    ck_assert_ptr_nonnull(in);
+    readme[fread(readme, 1, sizeof readme - 1, in)] = 0;
+    fclose(in);
+    const char *begin = strstr(readme, "<!-- forms:begin");
+    ck_assert_ptr_nonnull(begin);
+    begin = strchr(begin, '\n') + 1;
+    ck_assert_msg(!strncmp(begin, table, size) && !strncmp(begin + size, "<!-- forms:end", 14),
+                  "the README's table of instructions is out of date: run `make forms`");
+    free(table);
 }
 END_TEST
 
@@ -200,6 +248,8 @@ Suite *suite_table(void) {
     tcase_add_test(t, reads_patterns);
     tcase_add_test(t, finds_forms);
     tcase_add_test(t, says_why_not);
+    tcase_add_test(t, refused_forms_are_others);
+    tcase_add_test(t, readme_has_the_table);
     tcase_add_test(t, special_registers);
     suite_add_tcase(s, t);
     return s;

@@ -333,12 +333,14 @@ START_TEST(active_and_elected) {
         "elect.sync %r2|%p2, 0xfff; selp.b32 %r3, 0x10000, 0, %p2; shl.b32 %r2, %r2, 20;"
         "add.u32 %out, %r1, %r2; add.u32 %out, %out, %r3; DONE:";
     uint32_t leaders = 0;
-    for (options.schedule = 0; options.schedule < 6; options.schedule++) {
+    for (int way = 0; way < 12; way++) {
+        options.schedule = (uint64_t)way / 2;
+        options.strict = way % 2;
         ck_assert_int_eq(run(32, body), 0);
         uint32_t leader = results[0] >> 20;
         leaders |= 1u << leader;
         ck_assert_uint_lt(leader, 12);
-        if (options.schedule == 0) ck_assert_uint_eq(leader, 0);
+        if (options.schedule == 0 || !options.strict) ck_assert_uint_eq(leader, 0);
         for (uint32_t l = 0; l < 32; l++)
             ck_assert_uint_eq(results[l],
                               l < 12 ? 0xfff + (leader << 20) + (l == leader ? 0x10000 : 0) : 0);

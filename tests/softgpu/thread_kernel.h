@@ -1,4 +1,5 @@
-// Small kernels in PTX, run on the machine: each thread of one block leaves one 32-bit result.
+// Small kernels in PTX, run on the machine: each thread of a block leaves one 32-bit result. There
+// is one block, or as many as `blocks` says, in a cluster.
 #ifndef SOFTGPU_TEST_THREAD_KERNEL_H
 #define SOFTGPU_TEST_THREAD_KERNEL_H
 
@@ -14,11 +15,13 @@
 enum { MAX_THREADS = 1024 };
 static Settings options;
 static uint32_t results[MAX_THREADS];
-static KernelStats stats; // of the last run
+static KernelStats stats;   // of the last run
+static uint32_t blocks = 1; // of the one cluster
 
 static inline void set_up(void) {
     memset(&options, 0, sizeof options);
     options.threads = 1;
+    blocks = 1;
     options.report_json = true; // nothing on stderr
     options.checks = CHECK_MEM | CHECK_SYNC;
     findings_reset();
@@ -51,9 +54,9 @@ static inline int run(uint32_t threads, const char *body) {
     memset(results, 0xee, sizeof results);
     memcpy(global_pointer(gpu->memory, out), results, sizeof results);
     Launch launch = {.kernel = kernel,
-                     .grid = {1, 1, 1},
+                     .grid = {blocks, 1, 1},
                      .block = {threads, 1, 1},
-                     .cluster = {1, 1, 1},
+                     .cluster = {blocks, 1, 1},
                      .params = &out};
     int code = gpu_launch(gpu, &launch, &stats);
     memcpy(results, global_pointer(gpu->memory, out), sizeof results);

@@ -179,6 +179,8 @@ typedef struct {
 // each argument, as the program has them; or `packed` is the parameter block.
 cudaError_t launch(const LaunchRequest *request, void **arguments, const void *packed,
                    size_t packed_size);
+// Completes a request from the kernel's own directives: clusters that it was compiled for.
+void launch_complete(LaunchRequest *request);
 // Checks a launch as the GPU would; explains what is wrong.
 cudaError_t launch_check(const LaunchRequest *request);
 // Runs a checked launch now. `parameters` is the kernel's parameter block.

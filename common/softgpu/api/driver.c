@@ -433,6 +433,30 @@ EXPORT CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
 }
 TWIN(cuLaunchHostFunc, ptsz);
 
+// A driver's launch configuration as the runtime has it; both lay out attributes in the same way.
+static cudaLaunchConfig_t runtime_config(const CUlaunchConfig *c) {
+    return (cudaLaunchConfig_t){.gridDim = {c->gridDimX, c->gridDimY, c->gridDimZ},
+                                .blockDim = {c->blockDimX, c->blockDimY, c->blockDimZ},
+                                .dynamicSmemBytes = c->sharedMemBytes,
+                                .stream = c->hStream,
+                                .attrs = (cudaLaunchAttribute *)c->attrs,
+                                .numAttrs = c->numAttrs};
+}
+
+EXPORT CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function,
+                                             const CUlaunchConfig *c) {
+    if (c == NULL) return CUDA_ERROR_INVALID_VALUE;
+    cudaLaunchConfig_t config = runtime_config(c);
+    DRIVER(cudaOccupancyMaxActiveClusters(clusters, function, &config));
+}
+
+EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function,
+                                                   const CUlaunchConfig *c) {
+    if (c == NULL) return CUDA_ERROR_INVALID_VALUE;
+    cudaLaunchConfig_t config = runtime_config(c);
+    DRIVER(cudaOccupancyMaxPotentialClusterSize(size, function, &config));
+}
+
 EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function,
                                                             int threads, size_t dynamic_shared) {
     DRIVER(

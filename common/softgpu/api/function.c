@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/machine/cluster.h"
+
 // The kernel of a function argument, lowered.
 static cudaError_t find_kernel(const void *function, ApiKernel **kernel) {
     *kernel = kernel_of(function);
@@ -193,9 +195,7 @@ static int active_clusters(const LaunchRequest *r, uint32_t size) {
     char why[160];
     int per_sm = gpu_occupancy(f, r->kernel->code, r->block.x * r->block.y * r->block.z,
                                (uint32_t)r->dynamic_shared, why, sizeof why);
-    int clusters = 0;
-    for (int g = 0; g < f->gpcs; g++) clusters += per_sm * f->gpc_sizes[g] / (int)size;
-    return clusters;
+    return per_sm ? cluster_capacity(f, (int)size, per_sm) : 0;
 }
 
 EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *function,
@@ -205,6 +205,7 @@ EXPORT cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, const void *fun
     cudaError_t error =
         clusters ? config_request(config, function, &r) : api_result(cudaErrorInvalidValue);
     if (error) return error;
+    launch_complete(&r);
     uint32_t size = r.cluster.x * r.cluster.y * r.cluster.z;
     if (size == 0 || size > CLUSTER_MAX) return api_result(cudaErrorInvalidClusterSize);
     *clusters = active_clusters(&r, size);
@@ -220,6 +221,8 @@ EXPORT cudaError_t cudaOccupancyMaxPotentialClusterSize(int *size, const void *f
     if (error) return error;
     bool hopper = api_gpu()->figures.capability_major >= 9;
     uint32_t most = !hopper ? 1 : r.kernel->non_portable_cluster ? CLUSTER_MAX : 8;
+    uint32_t limit = r.kernel->code->ptx->maxclusterrank;
+    while (limit && most > limit) most /= 2;
     while (most > 1 && active_clusters(&r, most) == 0) most /= 2;
     *size = (int)most;
     return cudaSuccess;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/machine/cluster.h"
 
 enum {
     THREADS_MAX = 1024,
@@ -111,10 +112,19 @@ static cudaError_t check_shared_size(const LaunchRequest *r) {
     return cudaSuccess;
 }
 
-// Checks that the grid of a cooperative launch can be resident at once.
-static cudaError_t check_cooperative(const LaunchRequest *r, int per_sm) {
+// Checks that a cluster, and of a cooperative launch the whole grid, can be resident at once.
+static cudaError_t check_room(const LaunchRequest *r, int per_sm) {
     uint64_t ctas = (uint64_t)r->grid.x * r->grid.y * r->grid.z;
-    uint64_t room = (uint64_t)per_sm * (uint64_t)api_gpu()->figures.sms;
+    const GpuFigures *figures = &api_gpu()->figures;
+    int size = r->has_cluster ? (int)(r->cluster.x * r->cluster.y * r->cluster.z) : 1;
+    uint64_t room = (uint64_t)cluster_capacity(figures, size, per_sm) * (uint64_t)size;
+    if (!room)
+        return refuse(r->kernel, cudaErrorInvalidClusterSize,
+                      "use smaller clusters, or blocks that need less (ask "
+                      "cudaOccupancyMaxActiveClusters); or model more SMs",
+                      "a cluster of %d blocks must fit on the SMs of one GPC, and an SM holds %d "
+                      "of them; no GPC has such room (%d SMs in all)",
+                      size, per_sm, figures->sms);
     if (r->cooperative && ctas > room)
         return refuse(r->kernel, cudaErrorCooperativeLaunchTooLarge,
                       "size the grid with cudaOccupancyMaxActiveBlocksPerMultiprocessor",
@@ -137,6 +147,11 @@ static cudaError_t check_cluster(const LaunchRequest *r) {
                       "16 needs cudaFuncAttributeNonPortableClusterSizeAllowed",
                       "a cluster of %u x %u x %u blocks; at most %llu", c.x, c.y, c.z,
                       (unsigned long long)most);
+    uint32_t limit = r->kernel->code->ptx->maxclusterrank;
+    if (limit && size > limit)
+        return refuse(r->kernel, cudaErrorInvalidClusterSize, "launch smaller clusters",
+                      "a cluster of %llu blocks, but __launch_bounds__ promised at most %u",
+                      (unsigned long long)size, limit);
     if (r->grid.x % c.x || r->grid.y % c.y || r->grid.z % c.z)
         return refuse(r->kernel, cudaErrorInvalidConfiguration, NULL,
                       "the grid %u x %u x %u is no multiple of the cluster %u x %u x %u", r->grid.x,
@@ -160,7 +175,7 @@ cudaError_t launch_check(const LaunchRequest *r) {
     int per_sm = gpu_occupancy(&api_gpu()->figures, r->kernel->code, threads,
                                (uint32_t)r->dynamic_shared, why, sizeof why);
     if (per_sm == 0) return refuse(r->kernel, cudaErrorLaunchOutOfResources, NULL, "%s", why);
-    return check_cooperative(r, per_sm);
+    return check_room(r, per_sm);
 }
 
 void *launch_pack(const ApiKernel *kernel, void **arguments) {
@@ -216,8 +231,7 @@ cudaError_t launch_now(const LaunchRequest *r, const void *parameters) {
     return api_result(error);
 }
 
-// Completes a request from the kernel's own directives: clusters that it was compiled for.
-static void complete(LaunchRequest *r) {
+void launch_complete(LaunchRequest *r) {
     const uint32_t *q = r->kernel->code->ptx->reqnctapercluster;
     const uint32_t *own = r->kernel->required_cluster;
     if (!r->has_cluster && (q[0] || own[0])) {
@@ -239,7 +253,7 @@ cudaError_t launch(const LaunchRequest *request, void **arguments, const void *p
     if (stream == NULL) return api_result(cudaErrorInvalidResourceHandle);
     cudaError_t error = kernel_prepare(r.kernel);
     if (error) return error;
-    complete(&r);
+    launch_complete(&r);
     error = launch_check(&r);
     if (error) return error;
     size_t size = r.kernel->code->param_size;
@@ -277,6 +291,8 @@ cudaError_t launch_attributes(LaunchRequest *request, const cudaLaunchAttribute 
             request->has_cluster = true;
             break;
         // Hints, and orders between kernels that a machine which runs one at a time keeps anyway.
+        // Of a preferred cluster size only the least one need be granted, which is that of
+        // cudaLaunchAttributeClusterDimension.
         case cudaLaunchAttributeIgnore:
         case cudaLaunchAttributeAccessPolicyWindow:
         case cudaLaunchAttributeSynchronizationPolicy:

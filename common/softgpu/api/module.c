@@ -378,6 +378,7 @@ cudaError_t kernel_prepare(ApiKernel *kernel) {
     PtxError error = {0};
     Linker *linker = program_linker(module->program);
     linker->schedule = schedule;
+    linker->usual_alignment = !api_gpu()->settings->strict;
     kernel->code = kernel_lower(function, linker, registers, &error);
     if (kernel->code) return cudaSuccess;
     kernel->error = cudaErrorInvalidPtx;

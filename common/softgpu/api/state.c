@@ -95,20 +95,9 @@ static int newest_ptx(void) {
     return newest;
 }
 
-// Ends the program when it was asked for what isn't built: a check that was silently not made would
-// be worse than none. (`all` means all that there are.)
+// Ends the program when it was asked for what isn't built.
 static void refuse_unbuilt(void) {
-    const char *checks = getenv("SOFTGPU_CHECK"), *trace = getenv("SOFTGPU_TRACE");
-    for (const char *at = checks; at && (at = strstr(at, "race")); at += strlen("race")) {
-        char after = at[strlen("race")];
-        if ((at == checks || at[-1] == ',') && (after == 0 || after == ',')) {
-            fprintf(stderr,
-                    "softgpu: SOFTGPU_CHECK=%s: the race check is not built yet; use "
-                    "mem,init,sync\n",
-                    checks);
-            exit(2);
-        }
-    }
+    const char *trace = getenv("SOFTGPU_TRACE");
     if (trace && *trace) {
         fprintf(stderr, "softgpu: SOFTGPU_TRACE=%s: traces are not built yet\n", trace);
         exit(2);

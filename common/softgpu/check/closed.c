@@ -5,21 +5,20 @@
 #include "softgpu/machine/mbarrier.h"
 
 // A plain access to an mbarrier is undefined. A write makes an end of it.
-static bool touch_mbarrier(Warp *w, const Insn *i, int lane, const Mbarrier *b, unsigned size,
-                           bool write) {
+static bool touch_mbarrier(Warp *w, const Insn *i, int lane, Cta *cta, const Mbarrier *b,
+                           unsigned size, bool write) {
     bool strict = w->sm->gpu->settings->strict;
     finding_pair(w, i, lane, strict ? FINDING_BARRIER : FINDING_LINT, b->init,
                  "Invalidate the mbarrier first (mbarrier.inval), or keep its memory apart.",
                  "%s %u bytes of shared memory at a live mbarrier (0x%x), which only mbarrier "
                  "instructions may touch",
                  write ? "writes" : "reads", size, b->address);
-    if (write && !strict) mbarrier_kill(w->cta, b->address);
+    if (write && !strict) mbarrier_kill(cta, b->address);
     return !strict;
 }
 
-bool check_closed(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], unsigned size,
-                  uint32_t mask, bool write, bool *copied) {
-    Cta *cta = w->cta;
+bool check_closed(Warp *w, const Insn *i, Cta *cta, const uint32_t address[WARP_SIZE],
+                  unsigned size, uint32_t mask, bool write, bool *copied) {
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);
         uint32_t low = address[lane], high = low + size;
@@ -41,7 +40,7 @@ bool check_closed(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uns
         }
         for (uint32_t at = low / 8 * 8; at < high; at += 8) {
             const Mbarrier *b = mbarrier_find(cta, at);
-            if (b && !touch_mbarrier(w, i, lane, b, size, write)) return false;
+            if (b && !touch_mbarrier(w, i, lane, cta, b, size, write)) return false;
         }
     }
     return true;

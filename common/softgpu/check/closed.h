@@ -7,9 +7,9 @@
 #include "softgpu/machine/async.h"
 
 // An access to shared memory that comes near closed words: if it touches one, records a finding.
-// *copied: some bytes are still being copied, so whether they were written is no question.
-// false if the finding ends the launch.
-bool check_closed(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], unsigned size,
-                  uint32_t mask, bool write, bool *copied);
+// `cta`: whose memory it is. *copied: some bytes are still being copied, so whether they were
+// written is no question. false if the finding ends the launch.
+bool check_closed(Warp *w, const Insn *i, Cta *cta, const uint32_t address[WARP_SIZE],
+                  unsigned size, uint32_t mask, bool write, bool *copied);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
+#include "softgpu/machine/cluster.h"
 #include "softgpu/machine/mbarrier.h"
 
 enum { TEXT_MAX = 6000, PLACES_MAX = 64 };
@@ -30,16 +31,25 @@ static void say(Text *t, const char *what, ...) {
     if (wrote > 0) t->length += (size_t)wrote < room ? (size_t)wrote : room - 1;
 }
 
-// "bar.sync at kernel.cu:12": the innermost line outside the wrappers of instructions.
+// "bar.sync at kernel.cu:12 (called at kernel.cu:40)": the innermost line outside the wrappers of
+// instructions, and those from where it was inlined.
 static void say_place(Text *t, const Kernel *kernel, const Insn *i) {
     const char *name = kernel->texts ? kernel->texts[i->index] : NULL;
     const PtxLocation *place = kernel->locations ? kernel->locations[i->index] : NULL;
     const PtxLocation *line = first_frame(place);
     say(t, "%s", name ? name : "an instruction");
-    if (line && line->file)
-        say(t, " at %s:%u", short_path(line->file), line->line);
-    else if (place && place->ptx_line)
-        say(t, " (PTX line %u)", place->ptx_line);
+    if (!line || !line->file) {
+        if (place && place->ptx_line) say(t, " (PTX line %u)", place->ptx_line);
+        return;
+    }
+    say(t, " at %s:%u", short_path(line->file), line->line);
+    const char *comma = " (called at ";
+    for (line = line->inlined_at; line; line = line->inlined_at) {
+        if (!line->file) continue;
+        say(t, "%s%s:%u", comma, short_path(line->file), line->line);
+        comma = ", ";
+    }
+    if (*comma == ',') say(t, ")");
 }
 
 // "lanes 0-3, 8 and 12-15"
@@ -60,7 +70,7 @@ static void say_lanes(Text *t, uint32_t lanes) {
 
 // Where a group has stopped: the instruction that it waits in. A blocked one has been carried out.
 static const Insn *group_place(const Group *g) {
-    return g->state == GROUP_BLOCKED ? g->pc - 1 : g->pc;
+    return g->state == GROUP_BLOCKED && g->block != BLOCK_WGMMA ? g->pc - 1 : g->pc;
 }
 
 void report_divergent(Warp *w) {
@@ -171,6 +181,51 @@ static void say_barrier(Text *t, const Cta *cta, int number) {
             cta->warp_count);
 }
 
+// Who of the cluster has not come to its barrier. Threads that have exited count as arrived.
+static void say_cluster(Text *t, const Cta *of) {
+    const Cluster *cluster = of->cluster;
+    uint32_t arrived = 0, live = 0;
+    for (int k = 0; k < cluster->size; k++)
+        for (int n = 0; n < cluster->ctas[k]->warp_count; n++) {
+            const Warp *w = &cluster->ctas[k]->warps[n];
+            live += (uint32_t)__builtin_popcount(w->live);
+            arrived += (uint32_t)__builtin_popcount(w->live & w->cluster_arrived);
+        }
+    say(t, "\n    the cluster's barrier: %u of the %u threads that run have arrived", arrived,
+        live);
+    for (int k = 0; k < cluster->size; k++) {
+        const Cta *cta = cluster->ctas[k];
+        uint64_t missing = 0;
+        for (int n = 0; n < cta->warp_count; n++)
+            if (cta->warps[n].live & ~cta->warps[n].cluster_arrived) missing |= 1ull << n;
+        if (!missing) continue;
+        say(t, "\n      block (%u,%u,%u), rank %d: ", cta->index[0], cta->index[1], cta->index[2],
+            k);
+        say_warps(t, missing);
+        say(t, missing & (missing - 1) ? " have not" : " has not");
+    }
+}
+
+// The arithmetic of the block's registers.
+static void say_registers(Text *t, const Cta *cta, const Place *p) {
+    const Warp *first = &cta->warps[__builtin_ctzll(p->warps)];
+    uint32_t all = cta->launch->registers;
+    say(t,
+        " for %u registers a thread (%s %u)\n    the block began with %u a thread, %u in all; "
+        "%u are free, and %u more are wanted for each warp",
+        first->registers_wanted, p->warps & (p->warps - 1) ? "the first has" : "it has",
+        first->registers, all, all * (uint32_t)cta->warp_count * WARP_SIZE, cta->pool.free,
+        (first->registers_wanted - first->registers) * WARP_SIZE);
+    for (int k = 0; k < cta->warp_count;) { // runs of warps that have the same number
+        int end = k;
+        while (end < cta->warp_count && cta->warps[end].registers == cta->warps[k].registers) end++;
+        say(t, "%s", k ? ", " : "\n    now: ");
+        say_warps(t, ((1ull << end) - 1) & ~((1ull << k) - 1));
+        say(t, " ha%s %u", end - k > 1 ? "ve" : "s", cta->warps[k].registers);
+        k = end;
+    }
+}
+
 // The mbarriers at which somebody waits.
 static void say_mbarriers(Text *t, const Kernel *kernel, const Cta *cta) {
     const Mbarrier *b;
@@ -183,7 +238,9 @@ static void say_mbarriers(Text *t, const Kernel *kernel, const Cta *cta) {
         say_place(t, kernel, b->wait);
         say(t, "\n    mbarrier at 0x%x, phase %llu (parity %u): %u of %u arrivals are missing",
             b->address, (unsigned long long)b->phases, s.phase & 1, s.pending, s.expected);
-        if (s.tx) say(t, ", and %d bytes", s.tx);
+        if (b->bytes_expected || b->bytes_come)
+            say(t, "; it expects %llu bytes, and %llu have come",
+                (unsigned long long)b->bytes_expected, (unsigned long long)b->bytes_come);
         if (b->last_arrival) {
             say(t, "; the last one was ");
             say_place(t, kernel, b->last_arrival);
@@ -210,7 +267,12 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
         say(t, spins ? " keep%s going round a loop at " : " wait%s in ", many ? "" : "s");
         say_place(t, kernel, p->place);
         if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
+        if (p->block == BLOCK_CLUSTER) say_cluster(t, cta);
+        if (p->block == BLOCK_REGISTERS) say_registers(t, cta, p);
         if (p->state == GROUP_PARKED) say(t, " for other lanes of the warp");
+        if (p->block == BLOCK_WGMMA)
+            say(t, " for the other warps of the warpgroup, which have not issued the wgmma that it "
+                   "waits for");
     }
     say_mbarriers(t, kernel, cta);
 }
@@ -227,6 +289,7 @@ static void report(LaunchState *launch, const char *what, const char *mend) {
         // The list has the latest block first; the report wants the first one.
         const Cta *first = NULL;
         for (const Cta *cta = launch->gpu->sm[s].ctas; cta; cta = cta->next) {
+            if (cta->ended) continue; // waits for its cluster
             others++;
             first = cta;
         }

@@ -23,7 +23,7 @@ struct FindingList {
 static struct {
     Finding *items;
     int count, errors, notes;
-    uint64_t dropped;
+    uint64_t errors_dropped, notes_dropped;
     int launch_error, launch_count;
     bool strict, quiet;
 } all;
@@ -48,8 +48,14 @@ static const struct {
     [FINDING_TRAP] = {"trap", "trap", 719},
     [FINDING_ASSERT] = {"assertion failed", "assert", 710},
     [FINDING_LAUNCH] = {"impossible launch", "launch", 1},
+    [FINDING_BULK] = {"misused bulk copy", "bulk-copy", 719},
     [FINDING_LINT] = {"relies on what PTX does not promise", "lint", 0},
+    [FINDING_NOTE] = {"worth a look", "note", 0},
 };
+
+static bool is_note(FindingKind kind, bool strict) {
+    return kind == FINDING_NOTE || (kind == FINDING_LINT && !strict);
+}
 
 const char *finding_title(FindingKind kind) {
     return kinds[kind].title;
@@ -135,7 +141,7 @@ static char *other_place(const Kernel *kernel, const Insn *other) {
     size_t size = strlen(text) + (f.frame_count ? strlen(f.frames[0].file) : 0) + 48;
     char *place = allocate(NULL, size);
     if (f.frame_count)
-        snprintf(place, size, "%s at %s:%u", text, f.frames[0].file, f.frames[0].line);
+        snprintf(place, size, "%s at %s:%u", text, short_path(f.frames[0].file), f.frames[0].line);
     else
         snprintf(place, size, "%s (PTX line %u)", text, f.ptx_line);
     free(f.text);
@@ -216,7 +222,7 @@ static void record(Warp *w, const Insn *i, int lane, FindingKind kind, const Ins
     *r = (Record){.insn = i, .other = other};
     Finding *f = &r->finding;
     f->kind = kind;
-    f->note = kind == FINDING_LINT && !sm->gpu->settings->strict;
+    f->note = is_note(kind, sm->gpu->settings->strict);
     f->what = format(what, arguments);
     f->mend = mend ? copy(mend) : NULL;
     f->count = 1;
@@ -277,7 +283,10 @@ static void add(Finding *f) {
     else
         all.errors++;
     if (all.count == FINDINGS_KEPT || (f->note && all.notes > NOTES_KEPT)) {
-        all.dropped++;
+        if (f->note)
+            all.notes_dropped++;
+        else
+            all.errors_dropped++;
         free_finding(f);
         return;
     }
@@ -293,7 +302,7 @@ void finding_global(FindingKind kind, const char *kernel, const char *mend, cons
     va_end(arguments);
     f.mend = mend ? copy(mend) : NULL;
     f.kernel = kernel ? readable_name(kernel) : NULL;
-    f.note = kind == FINDING_LINT && !all.strict;
+    f.note = is_note(kind, all.strict);
     add(&f);
 }
 
@@ -344,8 +353,12 @@ Finding *findings_get(int index) {
     return index >= 0 && index < all.count ? &all.items[index] : NULL;
 }
 
-uint64_t findings_dropped(void) {
-    return all.dropped;
+uint64_t findings_errors_dropped(void) {
+    return all.errors_dropped;
+}
+
+uint64_t findings_notes_dropped(void) {
+    return all.notes_dropped;
 }
 
 void findings_reset(void) {

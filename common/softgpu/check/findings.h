@@ -77,8 +77,9 @@ void findings_end_launch(void);
 int findings_count(void);
 // The finding number `index` of the process's list, NULL past the end.
 Finding *findings_get(int index);
-// Distinct findings beyond FINDINGS_KEPT, which were only counted.
-uint64_t findings_dropped(void);
+// Errors and notes for which there was no room; one of several launches counts in each.
+uint64_t findings_errors_dropped(void);
+uint64_t findings_notes_dropped(void);
 // Forgets everything (tests).
 void findings_reset(void);
 

@@ -1,8 +1,8 @@
 // The init check: reads of memory that nothing wrote.
 //
 // Global memory has one bit a byte in GlobalMemory.written, local memory one bit a byte in
-// Warp.local_written, shared memory one byte a byte in Cta.shared_written. "Never written" is a
-// state of its own, not a value, so no data can hide it.
+// Warp.local_written, shared memory one byte a byte in Cta.shared_written (marks: check.h). "Never
+// written" is a state of its own, not a value, so no data can hide it.
 //
 // With a sample of the SMs most blocks never run, so what they would have written counts as
 // written: GlobalMemory's allocations remember it (Allocation.sampled).
@@ -102,8 +102,8 @@ void init_global_read(Warp *w, const Insn *i, const uint64_t address[32], unsign
     }
 }
 
-void init_shared_written(Warp *w, const uint32_t address[32], unsigned size, uint32_t mask) {
-    uint8_t *written = w->cta->shared_written;
+void init_shared_written(Cta *cta, const uint32_t address[32], unsigned size, uint32_t mask) {
+    uint8_t *written = cta->shared_written;
     if (!written) return;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         uint8_t *at = written + address[__builtin_ctz(rest)];
@@ -120,7 +120,7 @@ void init_shared_written(Warp *w, const uint32_t address[32], unsigned size, uin
 static bool lanes_marked(const uint8_t *map, const uint32_t address[32], unsigned size,
                          uint32_t mask) {
     const uint64_t ones = 0x0101010101010101ull;
-    uint64_t missing = 0;
+    uint64_t missing = 0; // marks may say more (check.h); the lowest bit says that there is one
     for (unsigned part = 0; part < size; part += 8) {
         for (uint32_t rest = mask; rest; rest &= rest - 1) {
             const uint8_t *at = map + address[__builtin_ctz(rest)] + part;
@@ -133,7 +133,7 @@ static bool lanes_marked(const uint8_t *map, const uint32_t address[32], unsigne
                 memcpy(&marks, at, 2);
             else
                 memcpy(&marks, at, 1);
-            missing |= marks ^ ones;
+            missing |= ~marks & ones;
         }
     }
     return !missing;
@@ -169,10 +169,11 @@ static void add_missing(Missing *missing, const Insn *i, uint64_t address, int l
 }
 
 // Records a read of shared memory.
-static void report_shared(Warp *w, const Insn *i, int lane, uint32_t a, unsigned size,
-                          FindingKind kind) {
+static void report_shared(Warp *w, const Insn *i, const Cta *cta, int lane, uint32_t a,
+                          unsigned size, FindingKind kind) {
     if (finding_again(w, i, kind)) return;
-    bool part = memchr(w->cta->shared_written + a, 1, size);
+    bool part = false;
+    for (unsigned k = 0; k < size; k++) part |= cta->shared_written[a + k] != 0;
     uint32_t dynamic = w->kernel->shared_dynamic;
     bool in_dynamic =
         w->sm->launch->launch && w->sm->launch->launch->dynamic_shared && a >= dynamic;
@@ -188,9 +189,9 @@ static bool is_atomic(const Warp *w, const Insn *i) {
     return w->kernel->uses && w->kernel->uses[i->index].rule == USES_ATOMIC;
 }
 
-void init_shared_read(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
-                      uint32_t mask) {
-    const uint8_t *written = w->cta->shared_written;
+void init_shared_read(Warp *w, const Insn *i, const Cta *cta, const uint32_t address[32],
+                      unsigned size, uint32_t mask) {
+    const uint8_t *written = cta->shared_written;
     if (!written || lanes_marked(written, address, size, mask)) return;
     bool follows = definedness_follows(w, i);
     uint64_t used = used_bytes(w, i, size);
@@ -205,7 +206,7 @@ void init_shared_read(Warp *w, const Insn *i, const uint32_t address[32], unsign
             add_missing(&missing, i, a, lane, bits, used, size);
             continue;
         }
-        report_shared(w, i, lane, a, size, kind_of(w, bits || !is_atomic(w, i)));
+        report_shared(w, i, cta, lane, a, size, kind_of(w, bits || !is_atomic(w, i)));
         return;
     }
     if (missing.any)
@@ -213,7 +214,7 @@ void init_shared_read(Warp *w, const Insn *i, const uint32_t address[32], unsign
     uint32_t part = missing.part & ~missing.any;
     if (part) {
         int lane = __builtin_ctz(part);
-        report_shared(w, i, lane, address[lane], size, FINDING_LINT);
+        report_shared(w, i, cta, lane, address[lane], size, FINDING_LINT);
     }
 }
 
@@ -249,4 +250,30 @@ void init_local_read(Warp *w, const Insn *i, const uint32_t offset[32], unsigned
     }
     if (missing.any)
         definedness_load(w, i, missing.lanes, SPACE_LOCAL, missing.address, missing.some);
+}
+
+// ---- ranges
+
+bool init_shared_range(const Cta *cta, uint32_t offset, uint32_t size) {
+    const uint8_t *written = cta->shared_written;
+    if (!written) return true;
+    uint64_t ones = 0x0101010101010101ull, part, missing = 0;
+    uint32_t k = 0;
+    for (; k + 8 <= size; k += 8) {
+        memcpy(&part, written + offset + k, 8);
+        missing |= ~part & ones;
+    }
+    for (; k < size; k++) missing |= ~written[offset + k] & 1u;
+    return !missing;
+}
+
+bool init_global_range(Warp *w, const Insn *i, int lane, uint64_t address, uint64_t size) {
+    struct GlobalMemory *m = w->sm->gpu->memory;
+    if (!m->written || w->sm->launch->sampled || !size) return false;
+    uint64_t offset = address - m->device_base;
+    if (offset >= m->device_size || bits_all(m->written, offset, size)) return false;
+    const Allocation *a = global_find(m, address);
+    if (a && a->sampled) return false;
+    report_global(w, i, lane, address, (unsigned)size);
+    return true;
 }

@@ -195,16 +195,12 @@ static void explain_shared(Warp *w, const Insn *i, int lane, uint32_t offset, un
     uint32_t fixed = w->kernel->shared_static;
     uint32_t dynamic = w->sm->launch->launch ? w->sm->launch->launch->dynamic_shared : 0;
     if (offset >> RANK_SHIFT) {
-        uint32_t rank = (offset >> RANK_SHIFT) + w->cta->cluster_rank;
-        if (rank < CLUSTER_MAX)
-            finding(w, i, lane, FINDING_WRONG_SPACE,
-                    "Launch with a cluster, or use the CTA's own shared address.",
-                    "%s shared memory of CTA %u of the cluster, but this CTA is alone", verb(write),
-                    rank);
-        else
-            finding(w, i, lane, FINDING_OUT_OF_BOUNDS, "Check how the address was computed.",
-                    "%s %u bytes at 0x%x, which is no address of shared memory", verb(write), size,
-                    offset);
+        uint32_t address = offset + (w->cta->cluster_rank << RANK_SHIFT);
+        if (check_peer(w, i, lane, address, &(uint32_t){0}))
+            finding(w, i, lane, FINDING_WRONG_SPACE, "Use the CTA's own shared memory here.",
+                    "%s shared memory of another CTA of the cluster (0x%x), which this "
+                    "instruction can't reach",
+                    verb(write), address);
         return;
     }
     if (offset < w->kernel->shared_base) {
@@ -267,4 +263,48 @@ bool check_local(Warp *w, const Insn *i, const uint32_t offset[32], unsigned siz
         return false;
     }
     return true;
+}
+
+// ---- ranges
+
+bool check_global_range_quick(const Warp *w, uint64_t address, uint64_t size, bool write) {
+    for (int k = 0; k < ALLOCATIONS_CACHED; k++) {
+        const struct AllocationCache *c = &w->sm->cached[k];
+        if (address >= c->begin && address < c->end && size <= c->end - address &&
+            !(write && c->read_only))
+            return true;
+    }
+    return false;
+}
+
+bool check_global_range(Warp *w, const Insn *i, int lane, uint64_t address, uint64_t size,
+                        bool write) {
+    Sm *sm = w->sm;
+    if (check_global_range_quick(w, address, size, write)) return true;
+    bool detail = sm->gpu->settings->checks & CHECK_MEM;
+    if (size > UINT32_MAX) size = UINT32_MAX;
+    unsigned bytes = (unsigned)size;
+    if (detail) {
+        const Allocation *a = global_find(sm->gpu->memory, address);
+        bool inside = a && !a->freed && address >= a->address && address - a->address < a->size &&
+                      size <= a->size - (address - a->address);
+        if (!inside) {
+            explain_miss(w, i, lane, address, bytes, write);
+            return false;
+        }
+        return global_lane_allowed(w, i, lane, address, 1, write); // constness; remembers it
+    }
+    return global_lane_mapped(w, i, lane, address, 1, write) &&
+           global_lane_mapped(w, i, lane, address + size - 1, 1, write);
+}
+
+bool check_shared_range(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t offset,
+                        uint32_t size, bool write) {
+    uint32_t begin = w->kernel->shared_base;
+    if (offset >= begin && (uint64_t)offset + size <= cta->shared_size) return true;
+    if (w->sm->gpu->settings->checks & CHECK_MEM)
+        explain_shared(w, i, lane, offset, size, write);
+    else
+        without_detail(w, i, lane, false, write);
+    return false;
 }

@@ -35,6 +35,8 @@ typedef struct {
     unsigned width;  // bytes of an element, in memory and in the rows
     bool returns;    // atom, not red
     bool write_only; // exch whose result is thrown away: no read
+    bool cluster;    // may reach other CTAs' shared memory
+    uint8_t order;   // RaceOrder
 } Atomic;
 
 // ---- arithmetic
@@ -263,7 +265,10 @@ static Access access_of(const Insn *i) {
     const Atomic *op = i->extra;
     return (Access){.bytes = i->size * op->count,
                     .kind = op->write_only ? ACCESS_WRITE : ACCESS_ATOMIC,
-                    .bypass_l1 = true};
+                    .bypass_l1 = true,
+                    .cluster = op->cluster,
+                    .strong = true,
+                    .order = op->order};
 }
 
 // Counts a change as progress; an atomic that changed nothing may be a wait loop's poll.
@@ -399,6 +404,10 @@ static const char *lower_atomic(Lowering *l, const Match *m, Insn *i) {
         if (word[0] == 'v') op->count = (unsigned)(word[1] - '0');
         if (!strcmp(word, "global")) i->space = SPACE_GLOBAL;
         if (!strncmp(word, "shared", 6)) i->space = SPACE_SHARED;
+        op->cluster |= !strcmp(word, "shared::cluster");
+        if (!strcmp(word, "acquire")) op->order = RACE_ACQUIRE;
+        if (!strcmp(word, "release")) op->order = RACE_RELEASE;
+        if (!strcmp(word, "acq_rel")) op->order = RACE_ACQ_REL;
         has_hint |= !strcmp(word, "L2::cache_hint");
         noftz |= !strcmp(word, "noftz");
     }
@@ -410,6 +419,7 @@ static const char *lower_atomic(Lowering *l, const Match *m, Insn *i) {
     unsigned bytes = type_size(op->type);
     if (op->count * bytes > 16) return "no atomic is wider than 16 bytes";
     op->width = bytes;
+    op->cluster |= i->space == SPACE_NONE;
     i->size = (uint8_t)bytes;
     i->extra = op;
     if (op->returns) i->flags |= INSN_POLL;
@@ -438,18 +448,18 @@ static const char *lower_atomic(Lowering *l, const Match *m, Insn *i) {
     return address_operand(l, &p->operands[at], i);
 }
 
-#define OPERANDS                                                                                   \
+#define OPERANDS(more)                                                                             \
     "cta|cluster|gpu|sys? global|shared|shared::cta|shared::cluster? "                             \
-    "add|min|max|inc|dec|and|or|xor|exch|cas noftz? L2::cache_hint? v2|v4|v8? "                    \
+    "add|min|max|inc|dec|and|or|xor" more " noftz? L2::cache_hint? v2|v4|v8? "                     \
     "b16|b32|b64|b128|u32|u64|s32|s64|f32|f64|f16|f16x2|bf16|bf16x2"
 
 const Form atomic_forms[] = {
     {.name = "atom",
-     .modifiers = "relaxed|acquire|release|acq_rel? " OPERANDS,
+     .modifiers = "relaxed|acquire|release|acq_rel? " OPERANDS("|exch|cas"),
      .pipe = PIPE_LSU,
      .lower = lower_atomic},
     {.name = "red",
-     .modifiers = "relaxed|release? " OPERANDS,
+     .modifiers = "relaxed|release? " OPERANDS(""),
      .pipe = PIPE_LSU,
      .lower = lower_atomic},
     {0},

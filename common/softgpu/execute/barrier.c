@@ -6,7 +6,8 @@
 //
 // Invariant: Barrier.expected is 0 exactly while no use is under way, and `waiting` warps have a
 // group that is blocked on it.
-#include "softgpu/check/check.h"
+#include "softgpu/check/race.h"
+#include "softgpu/execute/control.h"
 #include "softgpu/execute/execute.h"
 
 typedef enum { ARRIVE, SYNC, REDUCE } BarrierUse;
@@ -54,8 +55,11 @@ static void complete(Cta *cta, int number) {
             // the instruction has been carried out: it is the one before the group's pc
             if (b->reduces) put_reduction(b, g->pc - 1, g->frame->rows, g->mask);
         }
-        if (waits) warp_wake(w, BLOCK_BARRIER, number);
+        if (!waits) continue;
+        race_bar_wait(w, number, b->whole);
+        warp_wake(w, BLOCK_BARRIER, number);
     }
+    race_bar_complete(cta, number);
     uint64_t generation = b->generation + 1;
     memset(b, 0, sizeof *b);
     b->generation = generation;
@@ -112,9 +116,9 @@ static uint32_t frame_value(const Warp *w, const Group *g, Row r, int lane) {
     return ((const Lane32 *)(base + (r & ~ROW_CONSTANT)))[lane];
 }
 
-// .aligned asks for all threads of the warp. The chip counts threads that have exited as arrived, and
-// much code in the wild returns early before a barrier; the letter of PTX forbids it.
-static void note_exited(Warp *w, const Insn *i, uint32_t all) {
+// .aligned asks for all threads of the warp. The chip counts threads that have exited as arrived,
+// and much code in the wild returns early before a barrier; the letter of PTX forbids it.
+void note_exited(Warp *w, const Insn *i, uint32_t all) {
     uint32_t exited = w->exists & ~all;
     if (!exited || !(i->flags & INSN_ALIGNED) || !(w->sm->gpu->settings->checks & CHECK_SYNC))
         return;
@@ -172,7 +176,9 @@ static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
     b->arrived += WARP_SIZE;
     w->stores++;
     cta->sm->changes++;
+    race_bar_arrive(w, (int)number);
     if (b->arrived >= b->expected) {
+        if (use != ARRIVE) race_bar_wait(w, (int)number, b->whole);
         if (use == REDUCE) put_reduction(b, i, w->frame, all);
         complete(cta, (int)number);
         return FLOW_NEXT;
@@ -195,6 +201,7 @@ static Flow bar_red(Warp *w, const Insn *i, uint32_t mask) {
 // A warp has exited: barriers that wait for all warps wait for one less.
 void barrier_warp_exited(Warp *w) {
     Cta *cta = w->cta;
+    race_warp_exited(w);
     for (int number = 0; number < NAMED_BARRIERS; number++) {
         Barrier *b = &cta->barriers[number];
         if (!b->expected || !b->whole) continue;
@@ -219,17 +226,44 @@ static const char *lower_reduction(Lowering *l, const Match *m, Insn *i) {
 }
 
 // ---- fences: memory is sequentially consistent between the points where SMs meet, so a fence has
-// nothing left to order.
+// nothing left to order. It only tells the race check.
 
 static Flow fence(Warp *w, const Insn *i, uint32_t mask) {
     (void)w, (void)i, (void)mask;
     return FLOW_NEXT;
 }
-// fence.proxy.tensormap::generic.acquire.scope [address], size
-static const char *lower_tensormap_fence(Lowering *l, const Match *m, Insn *i) {
-    if (m->ptx->operand_count != 2) return "this fence takes an address and a size";
-    i->run = fence;
-    return address_operand(l, &m->ptx->operands[0], i);
+// membar, and fence with its semantics in group 0: none, sc, acq_rel, acquire, release.
+static Flow fence_memory(Warp *w, const Insn *i, uint32_t mask) {
+    (void)mask;
+    race_fence(w, i->choice[0] != 4, i->choice[0] != 3);
+    return FLOW_NEXT;
+}
+static Flow fence_membar(Warp *w, const Insn *i, uint32_t mask) {
+    (void)i, (void)mask;
+    race_fence(w, true, true);
+    return FLOW_NEXT;
+}
+// Semantics in group 0: acquire, release.
+static Flow fence_restricted(Warp *w, const Insn *i, uint32_t mask) {
+    (void)mask;
+    race_fence(w, i->choice[0] == 1, i->choice[0] == 2);
+    return FLOW_NEXT;
+}
+static Flow fence_mbarrier_init(Warp *w, const Insn *i, uint32_t mask) {
+    (void)i, (void)mask;
+    race_mbarrier_init_fence(w);
+    return FLOW_NEXT;
+}
+// The space is group 2: none, global, or shared.
+static Flow fence_proxy(Warp *w, const Insn *i, uint32_t mask) {
+    (void)mask;
+    if (i->choice[2] != 1) race_proxy_fence(w);
+    return FLOW_NEXT;
+}
+static Flow fence_proxy_restricted(Warp *w, const Insn *i, uint32_t mask) {
+    (void)i, (void)mask;
+    race_proxy_fence(w);
+    return FLOW_NEXT;
 }
 
 #define ALIGNED INSN_ALIGNED
@@ -250,23 +284,20 @@ const Form barrier_forms[] = {
      lower_reduction},
     {"barrier", "_|and|or red cta? pred", NULL, NULL, PIPE_CONTROL, 0, 0, lower_reduction},
 
-    {"membar", "cta|gl|sys", "", fence, PIPE_CONTROL},
+    {"membar", "cta|gl|sys", "", fence_membar, PIPE_CONTROL},
     {"membar", "proxy alias", "", fence, PIPE_CONTROL},
-    {"fence", "sc|acq_rel|acquire|release? " SCOPES, "", fence, PIPE_CONTROL},
+    {"fence", "sc|acq_rel|acquire|release? " SCOPES, "", fence_memory, PIPE_CONTROL},
     {"fence",
      "acquire|release sync_restrict::shared::cta|sync_restrict::shared::cluster "
      "cta|cluster",
-     "", fence, PIPE_CONTROL},
-    {"fence", "mbarrier_init release cluster", "", fence, PIPE_CONTROL},
+     "", fence_restricted, PIPE_CONTROL},
+    {"fence", "mbarrier_init release cluster", "", fence_mbarrier_init, PIPE_CONTROL},
     {"fence", "proxy alias", "", fence, PIPE_CONTROL},
-    {"fence", "proxy async|async::generic global|shared::cta|shared::cluster|shared?", "", fence,
-     PIPE_CONTROL},
+    {"fence", "proxy async|async::generic global|shared::cta|shared::cluster|shared?", "",
+     fence_proxy, PIPE_CONTROL},
     {"fence",
      "proxy async::generic acquire|release sync_restrict::shared::cta|"
      "sync_restrict::shared::cluster cluster",
-     "", fence, PIPE_CONTROL},
-    {"fence", "proxy tensormap::generic release " SCOPES, "", fence, PIPE_CONTROL},
-    {"fence", "proxy tensormap::generic acquire " SCOPES, NULL, NULL, PIPE_CONTROL, 0, 0,
-     lower_tensormap_fence},
+     "", fence_proxy_restricted, PIPE_CONTROL},
     {0},
 };

@@ -129,7 +129,19 @@ Flow trap_unsupported(Warp *w, const Insn *i, uint32_t mask) {
     return FLOW_FAULT;
 }
 
-// griddepcontrol: kernels run one after the other, so that what it waits for has happened.
+// What ptxas would not have assembled.
+Flow trap_target(Warp *w, const Insn *i, uint32_t mask) {
+    finding(w, i, __builtin_ctz(mask), FINDING_UNSUPPORTED,
+            "build for an architecture that has it, as with nvcc -gencode "
+            "arch=compute_90a,code=compute_90a, or keep it behind __CUDA_ARCH__",
+            "'%s' would not assemble: %s", w->kernel->texts[i->index], (const char *)i->extra);
+    return FLOW_FAULT;
+}
+
+// griddepcontrol: a kernel begins when the one before has ended, whatever the launch's attributes,
+// so what .wait waits for has happened and is visible: it passes at once, and .launch_dependents
+// has nobody to start. Safe for right kernels. A known limit: one that reads what the kernel before
+// wrote without .wait reads it complete here, and may not on a GPU.
 static Flow nothing(Warp *w, const Insn *i, uint32_t mask) {
     (void)w;
     (void)i;

@@ -6,7 +6,8 @@
 //
 //     "rn|rz|rm|rp? ftz? sat? f32"
 //
-// Each group is a list of alternatives; `?` makes it optional. An instruction matches when every
+// Each group is a list of alternatives; `?` makes it optional, and # in one stands for a number,
+// which is then the business of a `lower` hook. An instruction matches when every
 // group without `?` has exactly one of its alternatives among the instruction's modifiers, every
 // other group at most one, and no modifier is left over. The order in which the program wrote them
 // doesn't matter (real programs write several). A modifier that stands twice (cvt.f32.f32) is given
@@ -76,6 +77,7 @@ extern Handler local_address;    // execute/move.c: d = imm + local_base of the 
                                  // rows of Insn.size (4 or 8) bytes an element
 extern Handler trap_unsupported; // execute/control.c: FINDING_UNSUPPORTED; Insn.extra is the
                                  // reason (a string), Kernel.texts[index] the instruction
+extern Handler trap_target;      // the same for one that the module's .target doesn't have
 // The device functions that the runtime provides (execute/builtins.c). Insn.extra is the Call: the
 // arguments lie in the caller's frame at `from`, the result goes to result.to of the same frame.
 extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail;
@@ -84,7 +86,8 @@ extern Handler builtin_vprintf, builtin_malloc, builtin_free, builtin_assertfail
 extern const Form integer_forms[], bits_forms[], float_forms[], function_forms[], half_forms[],
     compare_forms[], convert_forms[], pack_forms[], move_forms[], memory_forms[], atomic_forms[],
     barrier_forms[], warp_forms[], control_forms[], cp_async_forms[], mbarrier_forms[],
-    matrix_forms[], matrix_move_forms[], wmma_forms[];
+    matrix_forms[], matrix_move_forms[], wmma_forms[], wgmma_forms[], cluster_forms[],
+    remote_forms[], register_forms[], bulk_forms[], tensor_map_forms[];
 
 // ---- for lower hooks
 

@@ -22,6 +22,9 @@ typedef struct {
     bool poll;    // a load that wait loops are made of
     bool bypass_l1;
     bool constant;                       // through the constant cache
+    bool cluster;                        // may reach other CTAs' shared memory
+    bool strong;                         // volatile, relaxed, acquire, release
+    uint8_t order;                       // RaceOrder
     uint32_t frame_offset, frame_stride; // .param storage in the frame
 } MemoryOp;
 
@@ -192,8 +195,9 @@ EACH_STORE(DEFINE_STORE)
 typedef struct {
     Space space;
     unsigned element, count;
-    bool is_signed, is_volatile, is_ordered, is_mmio, bypass, has_hint;
+    bool is_signed, is_volatile, is_ordered, is_mmio, bypass, has_hint, in_cluster;
     const char *scope;
+    RaceOrder order;
 } Wording;
 
 // The movers by size and signedness of the element and width of the registers.
@@ -238,6 +242,9 @@ static Access access_of(const Insn *i) {
         .kind = op->store ? ACCESS_WRITE : ACCESS_READ,
         .bypass_l1 = op->bypass_l1,
         .no_traffic = op->constant,
+        .cluster = op->cluster,
+        .strong = op->strong,
+        .order = op->order,
     };
 }
 
@@ -366,9 +373,12 @@ static void read_modifier(Wording *g, const char *m) {
         {"shared", SPACE_SHARED}, {"shared::cta", SPACE_SHARED}, {"shared::cluster", SPACE_SHARED}};
     for (size_t k = 0; k < sizeof spaces / sizeof *spaces; k++)
         if (!strcmp(m, spaces[k].name)) g->space = spaces[k].space;
+    if (!strcmp(m, "shared::cluster")) g->in_cluster = true;
     if (!strcmp(m, "volatile")) g->is_volatile = true;
     if (!strcmp(m, "relaxed") || !strcmp(m, "acquire") || !strcmp(m, "release"))
         g->is_ordered = true;
+    if (!strcmp(m, "acquire")) g->order = RACE_ACQUIRE;
+    if (!strcmp(m, "release")) g->order = RACE_RELEASE;
     if (!strcmp(m, "mmio")) g->is_mmio = true;
     if (!strcmp(m, "cta") || !strcmp(m, "cluster") || !strcmp(m, "gpu") || !strcmp(m, "sys"))
         g->scope = m;
@@ -438,6 +448,9 @@ static const char *lower_access(Lowering *l, const Match *m, Insn *i) {
         .bypass_l1 =
             g.bypass || g.is_volatile || g.is_mmio || (g.is_ordered && strcmp(g.scope, "cta")),
         .constant = g.space == SPACE_CONST,
+        .cluster = g.in_cluster || g.space == SPACE_NONE,
+        .strong = g.is_volatile || g.is_mmio || g.is_ordered,
+        .order = (uint8_t)g.order,
     };
     if (!op->move) return "no register of this width takes that type";
     if (op->poll) i->flags |= INSN_POLL;

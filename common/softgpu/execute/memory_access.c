@@ -9,6 +9,7 @@
 
 #include "softgpu/check/bits.h"
 #include "softgpu/check/closed.h"
+#include "softgpu/machine/cluster.h"
 
 // What can be said about the addresses of the active lanes together.
 typedef struct {
@@ -199,70 +200,67 @@ bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uin
 
 // ---- shared memory
 
-// Without clusters the only CTA in reach is the warp's own.
 Cta *resolve_shared(const Warp *w, uint32_t address, uint32_t *offset) {
+    const Cluster *cluster = w->cta->cluster;
+    uint32_t rank = address >> RANK_SHIFT;
     *offset = address & ((1u << RANK_SHIFT) - 1);
-    return address >> RANK_SHIFT == w->cta->cluster_rank ? w->cta : NULL;
+    return rank < (uint32_t)cluster->size ? cluster->ctas[rank] : NULL;
 }
 
-// Are these `count` marks all 1? count > 0.
-static inline bool all_marked(const uint8_t *marks, uint64_t count) {
-    uint64_t ones = 0x0101010101010101ull, part, missing = 0;
+// Are these `count` marks all 1? count > 0. A read doesn't care what they say besides (check.h),
+// and a write has to take it away.
+static inline bool all_marked(const uint8_t *marks, uint64_t count, bool write) {
+    uint64_t ones = 0x0101010101010101ull, cares = write ? ~0ull : ones, part, missing = 0;
     if (count < 8) {
         for (uint64_t k = 0; k < count; k++) missing |= marks[k] ^ 1u;
-        return !missing;
+        return !(missing & cares);
     }
     for (uint64_t k = 0; k + 8 <= count; k += 8) {
         memcpy(&part, marks + k, 8);
         missing |= part ^ ones;
     }
     memcpy(&part, marks + count - 8, 8);
-    return !(missing | (part ^ ones));
+    return !((missing | (part ^ ones)) & cares);
 }
 
 // Are all bytes marked that the lanes touch?
 static bool shared_marked(const uint8_t *written, const uint32_t offset[WARP_SIZE], uint32_t mask,
-                          unsigned bytes) {
+                          unsigned bytes, bool write) {
     uint64_t wide[WARP_SIZE];
     Ranges ranges;
     for (int l = 0; l < WARP_SIZE; l++) wide[l] = offset[l];
     ranges_of(&ranges, wide, bytes, mask);
     for (int k = 0; k < ranges.count; k++)
-        if (!all_marked(written + ranges.range[k].begin, ranges.range[k].bytes)) return false;
+        if (!all_marked(written + ranges.range[k].begin, ranges.range[k].bytes, write))
+            return false;
     return true;
 }
 
 // The init check of a shared access.
-static void track_shared(Warp *w, const Insn *i, const uint32_t offset[WARP_SIZE], uint32_t mask,
-                         Access access, const Span *span) {
-    uint8_t *written = w->cta->shared_written;
+static void track_shared(Warp *w, const Insn *i, Cta *cta, const uint32_t offset[WARP_SIZE],
+                         uint32_t mask, Access access, const Span *span) {
+    uint8_t *written = cta->shared_written;
     if (!written) return;
     uint64_t size = span->high - span->low;
     bool quick = span->pattern == PLACED_UNIFORM ||
                  (span->pattern == PLACED_CONSECUTIVE &&
                   size == (uint64_t)__builtin_popcount(mask) * access.bytes);
-    bool marked = quick ? all_marked(written + span->low, size)
-                        : shared_marked(written, offset, mask, access.bytes);
+    bool write = access.kind != ACCESS_READ;
+    bool marked = quick ? all_marked(written + span->low, size, write)
+                        : shared_marked(written, offset, mask, access.bytes, write);
     if (marked) return; // nothing to ask, nothing to mark
-    if (access.kind != ACCESS_WRITE) init_shared_read(w, i, offset, access.bytes, mask);
-    if (access.kind == ACCESS_READ) return;
+    if (access.kind != ACCESS_WRITE) init_shared_read(w, i, cta, offset, access.bytes, mask);
+    if (!write) return;
     if (quick)
         memset(written + span->low, 1, size);
     else
-        init_shared_written(w, offset, access.bytes, mask);
+        init_shared_written(cta, offset, access.bytes, mask);
 }
 
-bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uint32_t mask,
-                  Access access, Places *places) {
-    Cta *cta = w->cta;
+// Access to the shared memory of one CTA.
+static inline bool place_in(Warp *w, const Insn *i, Cta *cta, const uint32_t offset[WARP_SIZE],
+                            uint32_t mask, Access access, Places *places) {
     const Settings *settings = w->sm->gpu->settings;
-    uint32_t home = cta->cluster_rank << RANK_SHIFT;
-    uint32_t own[WARP_SIZE];
-    const uint32_t *offset = address;
-    if (home) {
-        for (int l = 0; l < WARP_SIZE; l++) own[l] = address[l] - home;
-        offset = own;
-    }
     Span span = narrow_span_of(offset, mask, access.bytes);
     if (__builtin_expect(span.low < w->kernel->shared_base || span.high > cta->shared_size ||
                              span.any_bits & (access.bytes - 1),
@@ -271,7 +269,7 @@ bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uin
         return false;
     bool write = access.kind != ACCESS_READ, copied = false;
     if (cta->closed && closed_any(cta->closed, span.low, span.high) &&
-        !check_closed(w, i, offset, access.bytes, mask, write, &copied))
+        !check_closed(w, i, cta, offset, access.bytes, mask, write, &copied))
         return false;
     places->pattern = span.pattern;
     if (span.pattern == PLACED_SCATTERED)
@@ -281,12 +279,66 @@ bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uin
     else
         places->base = cta->shared + span.low - (size_t)__builtin_ctz(mask) * access.bytes;
     if (settings->checks & CHECK_INIT && (write || !copied))
-        track_shared(w, i, offset, mask, access, &span);
+        track_shared(w, i, cta, offset, mask, access, &span);
+    if (cta->race) {
+        RaceAccess kind = access.kind == ACCESS_ATOMIC ? RACE_ATOMIC
+                          : write         ? access.strong ? RACE_STRONG_WRITE : RACE_WRITE
+                          : access.strong ? RACE_STRONG_READ
+                                          : RACE_READ;
+        race_shared(w, i, cta, offset, access.bytes, mask, kind, access.order);
+    }
     if (settings->timing) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_shared(w, i, offset, access.bytes, mask, traffic[access.kind]);
     }
     return true;
+}
+
+// Lanes that reach several CTAs, or another one: each CTA's lanes together.
+static __attribute__((noinline)) bool place_in_cluster(Warp *w, const Insn *i,
+                                                       const uint32_t address[WARP_SIZE],
+                                                       uint32_t mask, Access access,
+                                                       Places *places) {
+    places->pattern = PLACED_SCATTERED;
+    for (uint32_t rest = mask; rest;) {
+        int first = __builtin_ctz(rest);
+        uint32_t offset[WARP_SIZE], lanes = 0;
+        Cta *cta = check_peer(w, i, first, address[first], &offset[first]);
+        if (!cta) return false;
+        if (cta != w->cta && !access.cluster) {
+            finding(w, i, first, FINDING_WRONG_SPACE,
+                    "Use .shared::cluster or a generic address for another CTA's memory.",
+                    "uses 0x%x, shared memory of CTA %u of the cluster, in an instruction that "
+                    "only reaches the CTA's own (.shared::cta)",
+                    address[first], cta->cluster_rank);
+            return false;
+        }
+        for (int l = 0; l < WARP_SIZE; l++) {
+            offset[l] = address[l] - (cta->cluster_rank << RANK_SHIFT);
+            lanes |= (uint32_t)(offset[l] >> RANK_SHIFT == 0) << l;
+        }
+        lanes &= rest;
+        Places part;
+        if (!place_in(w, i, cta, offset, lanes, access, &part)) return false;
+        places_spread(&part, access.bytes);
+        for (uint32_t m = lanes; m; m &= m - 1)
+            places->at[__builtin_ctz(m)] = part.at[__builtin_ctz(m)];
+        rest &= ~lanes;
+    }
+    return true;
+}
+
+bool place_shared(Warp *w, const Insn *i, const uint32_t address[WARP_SIZE], uint32_t mask,
+                  Access access, Places *places) {
+    const Cta *cta = w->cta;
+    if (cta->cluster->size == 1) return place_in(w, i, w->cta, address, mask, access, places);
+    uint32_t home = cta->cluster_rank << RANK_SHIFT, own[WARP_SIZE], elsewhere = 0;
+    for (int l = 0; l < WARP_SIZE; l++) {
+        own[l] = address[l] - home;
+        elsewhere |= own[l] & -(mask >> l & 1);
+    }
+    if (elsewhere >> RANK_SHIFT) return place_in_cluster(w, i, address, mask, access, places);
+    return place_in(w, i, w->cta, own, mask, access, places);
 }
 
 // ---- local memory and parameters
@@ -362,8 +414,9 @@ void wide_addresses(const Warp *w, const Insn *i, uint64_t address[WARP_SIZE]) {
 }
 
 bool narrow_addresses(Warp *w, const Insn *i, uint32_t mask, uint32_t address[WARP_SIZE]) {
-    if (i->a == ROW_NONE) {
-        for (int l = 0; l < WARP_SIZE; l++) address[l] = (uint32_t)i->imm;
+    if (i->a == ROW_NONE) { // a variable's, of this CTA
+        uint32_t home = i->space == SPACE_LOCAL ? 0 : w->cta->cluster_rank << RANK_SHIFT;
+        for (int l = 0; l < WARP_SIZE; l++) address[l] = home + (uint32_t)i->imm;
         return true;
     }
     if (!(i->flags & INSN_WIDE_BASE)) {

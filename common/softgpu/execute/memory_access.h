@@ -7,7 +7,7 @@
 #ifndef SOFTGPU_MEMORY_ACCESS_H
 #define SOFTGPU_MEMORY_ACCESS_H
 
-#include "softgpu/check/check.h"
+#include "softgpu/check/race.h"
 #include "softgpu/execute/form.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/timing/traffic.h"
@@ -33,6 +33,9 @@ typedef struct {
     AccessKind kind;
     bool bypass_l1;  // must not be served by the L1 cache
     bool no_traffic; // constants: a cache of their own
+    bool cluster;    // shared memory of the cluster's other CTAs may be meant too
+    bool strong;     // volatile, relaxed and above; atomics always are
+    uint8_t order;   // RaceOrder
 } Access;
 
 // Access to global memory (device, managed and pinned) at these addresses.

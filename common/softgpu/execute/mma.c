@@ -6,17 +6,13 @@
 #include "softgpu/execute/formats.h"
 #include "softgpu/execute/fragment.h"
 #include "softgpu/execute/tensor.h"
-
-// Vectors wider than the machine's are passed in memory; they don't leave this file.
-#pragma GCC diagnostic ignored "-Wpsabi"
+#include "softgpu/execute/widen.h"
 
 enum { DEPTH_MAX = 64, BLOCKS_MAX = 4 };
 
 // ---- between registers and panels
 
 // 32 lanes in two vectors; and so transposed that lane 4 g + t stands at place 8 t + g.
-typedef uint32_t Sixteen __attribute__((vector_size(64)));
-typedef Sixteen __attribute__((may_alias, aligned(4))) LaneSixteen;
 typedef struct {
     Sixteen half[2]; // t = 0, 1 and t = 2, 3
 } Lanes;
@@ -48,52 +44,10 @@ static inline Sixteen upper(Sixteen x, Sixteen y) {
         x, y, (Sixteen){8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31});
 }
 
-// What the lanes with this t hold for rows 0 to 7 and, in another register, for rows 8 to 15. Panels
-// are written and read in whole columns: loads of what two stores wrote would have to wait.
+// What the lanes with this t hold for rows 0 to 7 and, in another register, for rows 8 to 15.
+// Panels are written and read in whole columns: loads of what two stores wrote would have to wait.
 static inline Sixteen whole_column(Lanes x, Lanes y, int t) {
     return t % 2 ? upper(x.half[t / 2], y.half[t / 2]) : lower(x.half[t / 2], y.half[t / 2]);
-}
-
-// Element `p` of each register as a number: fp32, or a 32-bit integer for the integer types.
-static inline __attribute__((always_inline)) Sixteen widen(Element type, int p, Sixteen bits) {
-    Sixteen out;
-    float x[16];
-    switch (type) {
-    case ELEMENT_F16:
-#ifdef __AVX512F__
-        bits >>= 16 * p;
-        return (Sixteen)_mm512_cvtph_ps(_mm512_cvtepi32_epi16((__m512i)bits));
-#else
-        for (int l = 0; l < 16; l++) x[l] = half_to_float((uint16_t)(bits[l] >> 16 * p));
-        break;
-#endif
-    case ELEMENT_BF16: return p ? bits & 0xffff0000u : bits << 16;
-    case ELEMENT_TF32: return bits & 0xffffe000u; // the unit doesn't look at the lowest bits
-    case ELEMENT_E5M2:                            // the upper byte of an f16
-        bits = (bits >> 8 * p & 0xff) << 8;
-        for (int l = 0; l < 16; l++) x[l] = half_to_float((uint16_t)bits[l]);
-        break;
-    case ELEMENT_E4M3: {
-        bits = bits >> 8 * p & 0xff;
-        Sixteen magnitude = bits & 0x7f, scaled;
-        for (int l = 0; l < 16; l++) x[l] = bits_float(magnitude[l] << 20) * 0x1p120f;
-        memcpy(&scaled, x, sizeof scaled);
-        Sixteen is_nan = (Sixteen)(magnitude == 0x7f);
-        return (scaled & ~is_nan) | (is_nan & 0x7fffffffu) | (bits & 0x80) << 24;
-    }
-    case ELEMENT_U8: return bits >> 8 * p & 0xff;
-    case ELEMENT_U4: return bits >> 4 * p & 0xf;
-    case ELEMENT_S8: return ((bits >> 8 * p & 0xff) ^ 0x80) - 0x80;
-    case ELEMENT_S4: return ((bits >> 4 * p & 0xf) ^ 8) - 8;
-    default: return bits;
-    }
-    memcpy(&out, x, sizeof out);
-    return out;
-}
-
-// Registers of 32 bits hold that many elements here: single bits stay words.
-static inline int unpacked_elements(Element type) {
-    return type == ELEMENT_B1 ? 1 : elements_packed(type);
 }
 
 // Which k element p of a register is, if the register is the `group`th in k among `depth` elements.
@@ -186,12 +140,6 @@ static inline Lanes gather_columns(const void *c, int odd, int half) {
     return (Lanes){{lower(columns[0], columns[2]), lower(columns[4], columns[6])}};
 }
 
-// NaNs of results are all the same one.
-static inline Sixteen canonical_all(Sixteen x) {
-    Sixteen is_nan = (Sixteen)((x & 0x7fffffffu) > 0x7f800000u);
-    return (x & ~is_nan) | (is_nan & 0x7fffffffu);
-}
-
 // Rounds two vectors of floats to f16, in pairs.
 static inline Lanes pack_halves(Lanes low, Lanes high) {
     Lanes out;
@@ -226,26 +174,6 @@ static void pack_d(Element type, const void *c, const Warp *w, const Row *rows, 
 
 // ---- arithmetic
 
-static const Format *format_of(Element e) {
-    switch (e) {
-    case ELEMENT_F16: return &FORMAT_F16;
-    case ELEMENT_BF16: return &FORMAT_BF16;
-    case ELEMENT_TF32: return &FORMAT_TF32;
-    case ELEMENT_E5M2: return &FORMAT_E5M2;
-    default: return &FORMAT_E4M3;
-    }
-}
-
-static bool is_fp8(Element e) {
-    return e == ELEMENT_E4M3 || e == ELEMENT_E5M2;
-}
-
-// Does this product run by the tensor cores' model?
-static bool by_model(const Warp *w, const MatrixOp *op) {
-    Numerics numerics = w->sm->gpu->settings->numerics;
-    return numerics == NUMERICS_HARDWARE || (numerics == NUMERICS_DEFAULT && is_fp8(op->a));
-}
-
 // The model of the modelled GPU's tensor cores for an instruction that takes `depth` products.
 static TensorModel model_of(const Warp *w, const MatrixOp *op, int depth) {
     int major = w->sm->gpu->figures.capability_major;
@@ -258,18 +186,18 @@ static TensorModel model_of(const Warp *w, const MatrixOp *op, int depth) {
 
 // Blocks of 16 x 8 with floating-point accumulators, by the model or not.
 //
-// fp8: no GPU from compute capability 9.0 on has an fp8 unit for mma.sync. ptxas widens the operands
-// to f16 and uses two f16 instructions that start from zero, the first for the elements with k % 4
-// < 2, the second for the others, and adds the old accumulator last, with one rounding.
+// fp8: no GPU from compute capability 9.0 on has an fp8 unit for mma.sync. ptxas widens the
+// operands to f16 and uses two f16 instructions that start from zero, the first for the elements
+// with k % 4 < 2, the second for the others, and adds the old accumulator last, with one rounding.
 static void multiply_block(const Warp *w, const MatrixOp *op, float *c, const float *a,
                            const float *b) {
     int depth = op->shape.k;
-    if (!by_model(w, op)) {
+    if (!runs_by_model(w, op->a)) {
         tensor_multiply_fast(c, a, b, PANEL_COLUMNS, depth);
         return;
     }
-    const Format *a_format = format_of(op->a), *b_format = format_of(op->b);
-    if (!is_fp8(op->a)) {
+    const Format *a_format = element_format(op->a), *b_format = element_format(op->b);
+    if (!element_is_fp8(op->a)) {
         TensorModel model = model_of(w, op, depth);
         tensor_multiply_model(c, a, b, PANEL_COLUMNS, depth, a_format, b_format, &model);
         return;

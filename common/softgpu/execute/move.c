@@ -262,7 +262,6 @@ const Form move_forms[] = {
 
     {"prefetch", "global|local? L1|L2", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"prefetch", "global L2::evict_last|L2::evict_normal", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
-    {"prefetch", "const|param? tensormap", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"prefetchu", "L1", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"discard", "global? L2", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},
     {"applypriority", "global? L2::evict_normal", NULL, NULL, PIPE_LSU, 0, 0, lower_hint},

@@ -362,11 +362,11 @@ static Flow activemask(Warp *w, const Insn *i, uint32_t mask) {
     return FLOW_NEXT;
 }
 
-// The leader among `members`: the first lane, or under another schedule any lane, but always the
-// same for the same lanes.
+// The leader among `members`: the first lane, as on GPUs, which CUTLASS counts on; if strict, under
+// another schedule, any lane, but always the same for the same lanes.
 static int leader(const Warp *w, uint32_t members) {
     uint64_t schedule = w->sm->gpu->settings->schedule;
-    if (schedule == 0) return __builtin_ctz(members);
+    if (schedule == 0 || !w->sm->gpu->settings->strict) return __builtin_ctz(members);
     struct Random random;
     random_seed(&random, schedule, members);
     uint32_t skip = random_below(&random, (uint32_t)__builtin_popcount(members));

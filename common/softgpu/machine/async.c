@@ -10,9 +10,13 @@
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
+#include "softgpu/check/race.h"
+#include "softgpu/machine/bulk.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/mbarrier.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/machine/remote.h"
+#include "softgpu/machine/wgmma.h"
 
 enum { LATENCY = 600 }; // in SM time, of a copy that misses L1 and L2
 #define ON_DEMAND UINT64_MAX
@@ -25,6 +29,7 @@ struct AsyncOp {
     uint32_t flying;           // lanes that have not landed; of an arrival, not arrived
     uint32_t open;             // lanes that have not been released
     bool arrives;              // an arrival at the mbarriers copy.to
+    uint32_t stamp;            // … what it releases (check/race.h)
     uint32_t group[WARP_SIZE]; // of each lane
     Copy copy;
     uint8_t before[WARP_SIZE][COPY_BYTES]; // the source at the issue, with the sync check
@@ -115,6 +120,11 @@ static bool checks_sync(const Warp *w) {
     return w->sm->gpu->settings->checks & CHECK_SYNC;
 }
 
+// Does the release of an operation matter?
+static bool checks_release(const Warp *w) {
+    return w->sm->gpu->settings->checks & (CHECK_SYNC | CHECK_RACE);
+}
+
 // ---- closed words
 
 void closed_prepare(Cta *cta) {
@@ -157,8 +167,8 @@ bool async_owner(const Cta *cta, uint32_t low, uint32_t high, CopyOwner *owner) 
     return false;
 }
 
-// Records that a lane copies to where another copy is under way. Not one: a copy of the same lane in
-// an earlier group, since groups complete in order; and the same bytes twice.
+// Records that a lane copies to where another copy is under way. Not one: a copy of the same lane
+// in an earlier group, since groups complete in order; and the same bytes twice.
 static void meet_owner(Warp *w, const AsyncOp *op, int lane) {
     uint32_t at = op->copy.to[lane];
     CopyOwner owner;
@@ -209,13 +219,13 @@ static void land(AsyncWarp *a, AsyncOp *op, uint32_t lanes) {
         }
     }
     op->flying &= ~lanes;
-    if (w->sm->gpu->settings->checks & CHECK_INIT) init_shared_written(w, c->to, c->bytes, lanes);
+    if (w->sm->gpu->settings->checks & CHECK_INIT)
+        init_shared_written(w->cta, c->to, c->bytes, lanes);
     w->sm->changes++;
 }
 
 // The wait for some lanes' copies is over: from here on the bytes are the issuing threads' writes,
-// visible to them, and to others once a barrier orders them behind. (This is the point at which a
-// race detector enters them, as writes of these lanes.)
+// visible to them, and to others once a barrier orders them behind.
 static void release(AsyncWarp *a, AsyncOp *op, uint32_t lanes) {
     Warp *w = a->warp;
     const Copy *c = &op->copy;
@@ -225,6 +235,7 @@ static void release(AsyncWarp *a, AsyncOp *op, uint32_t lanes) {
     if (op->arrives) return;
     open_words(w->cta, op, lanes);
     if (w->cta->closed_overlap) close_all(w->cta);
+    if (!checks_sync(w)) return;
     for (; lanes; lanes &= lanes - 1) {
         int lane = __builtin_ctz(lanes);
         if (!c->size[lane] || !memcmp(op->before[lane], c->from[lane], c->size[lane])) continue;
@@ -249,6 +260,7 @@ static uint64_t advance(AsyncWarp *a, uint32_t lanes, uint64_t now) {
             for (uint32_t arriving = op->flying & ~held; arriving; arriving &= arriving - 1) {
                 int lane = __builtin_ctz(arriving);
                 op->flying &= ~(1u << lane); // each by itself: a phase may complete in between
+                race_async_arrived(a->warp, a->warp->cta, op->copy.to[lane], op->stamp);
                 mbarrier_async_arrived(a->warp, op->insn, lane, a->warp->cta, op->copy.to[lane]);
             }
             continue;
@@ -297,11 +309,12 @@ void async_copy(Warp *w, const Insn *i, uint32_t mask, const Copy *copy) {
     if (op->due < a->floor) op->due = a->floor; // groups complete in order
     if (op->due > a->latest) a->latest = op->due;
     op->flying = mask;
-    op->open = checks_sync(w) ? mask : 0;
+    op->open = checks_release(w) ? mask : 0;
     op->arrives = false;
     memcpy(op->group, a->committed, sizeof op->group);
     op->copy = *copy;
-    if (op->open) close_words(w, op);
+    if (checks_sync(w)) close_words(w, op);
+    if (race_on(w)) race_shared(w, i, w->cta, copy->to, copy->bytes, mask, RACE_COPY, RACE_RELAXED);
     if (op->due <= sm->time) land(a, op, mask);
     if (!(op->flying | op->open)) {
         op_free(sm, op);
@@ -349,7 +362,11 @@ bool async_wait(Warp *w, uint32_t mask, uint32_t newest) {
         return false;
     }
     for (AsyncOp *op = a->first; op; op = op->next)
-        if (!op->arrives && op->open & mask) release(a, op, mask & awaited(a, op, newest));
+        if (!op->arrives && op->open & mask) {
+            uint32_t lanes = mask & op->open & awaited(a, op, newest);
+            if (lanes) race_copy_landed(w, op->insn, op->copy.to, op->copy.bytes, lanes);
+            release(a, op, lanes);
+        }
     sweep(a);
     return true;
 }
@@ -360,8 +377,9 @@ void async_arrive(Warp *w, const Insn *i, uint32_t mask, const uint32_t address[
     op->insn = i;
     op->due = 0;
     op->flying = mask;
-    op->open = checks_sync(w) ? mask : 0;
+    op->open = checks_release(w) ? mask : 0;
     op->arrives = true;
+    op->stamp = race_async_arrive(w);
     memcpy(op->copy.to, address, sizeof op->copy.to);
     append(a, op);
     advance(a, 0, w->sm->time);
@@ -388,7 +406,9 @@ void async_phase_completed(Cta *cta, uint32_t address) {
 }
 
 bool async_demand(Cta *cta, uint32_t address) {
-    bool any = false;
+    bool any = bulk_demand(cta, address);
+    any |= remote_demand(cta, address);
+    if (!cta->async_arrivals) return any;
     for (int k = 0; k < cta->warp_count; k++) {
         AsyncWarp *a = cta->warps[k].async;
         const AsyncOp *last = NULL; // the last arrival that is wanted
@@ -413,7 +433,8 @@ bool async_demand(Cta *cta, uint32_t address) {
 }
 
 bool async_land_all(Sm *sm) {
-    bool any = false;
+    bool any = bulk_land_all(sm);
+    any |= remote_land_all(sm);
     for (Cta *cta = sm->ctas; cta; cta = cta->next)
         for (int k = 0; k < cta->warp_count; k++) {
             AsyncWarp *a = cta->warps[k].async;
@@ -428,6 +449,8 @@ bool async_land_all(Sm *sm) {
 
 void async_cta_finish(Cta *cta, bool report) {
     Sm *sm = cta->sm;
+    wgmma_cta_finish(cta);
+    bulk_cta_finish(cta, report);
     for (int k = 0; k < cta->warp_count; k++) {
         Warp *w = &cta->warps[k];
         AsyncWarp *a = w->async;
@@ -453,11 +476,15 @@ void async_cta_finish(Cta *cta, bool report) {
 }
 
 void async_cta_free(Cta *cta) {
+    bulk_cta_free(cta);
     free(cta->closed);
+    wgmma_cta_free(cta);
     mbarriers_free(cta);
 }
 
 void async_free(Sm *sm) {
+    wgmma_free(sm);
+    bulk_free(sm);
     struct AsyncPool *pool = sm->async;
     if (!pool) return;
     while (pool->ops) {

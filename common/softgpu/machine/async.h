@@ -1,5 +1,10 @@
-// Copies that go on while their threads compute: cp.async (PTX ISA 9.7.9.25.3), and arrivals at
-// mbarriers that wait for them.
+// What goes on while its threads compute. This file has cp.async (PTX ISA 9.7.9.25.3), with the
+// arrivals at mbarriers that wait for it, and what all kinds share: async_demand, async_land_all
+// and the end of a CTA. The others have files of their own:
+//
+//     bulk.h     bulk copies and TMA
+//     remote.h   st.async, red.async
+//     wgmma.h    wgmma.mma_async
 //
 // An operation has three moments. At its *issue* addresses are checked and traffic is counted. When
 // it *lands*, its source is read and its destination written, in one step. It is *released* when a
@@ -49,7 +54,8 @@ void async_phase_completed(Cta *cta, uint32_t address);
 // Someone waits at this mbarrier and only asynchronous arrivals are missing: lands what they wait
 // for, where nothing else will (late). False if there is nothing of the kind.
 bool async_demand(Cta *cta, uint32_t address);
-// Nobody gets on: lands everything that only a wait would have. False if there is nothing.
+// Nobody gets on: lands everything that only a wait would have (wgmma aside, whose waits ask for it
+// themselves). False if there is nothing.
 bool async_land_all(Sm *sm);
 
 // The instruction that copies to a byte in [low, high) of shared memory and has not been released,

@@ -73,7 +73,7 @@ struct Insn {
     uint8_t space;     // Space of memory operations
     uint8_t flags;     // INSN_…
     uint8_t choice[5]; // the form's modifier choices, see form.h
-    uint16_t flops;    // floating-point operations per lane, for the counters
+    uint32_t flops;    // floating-point operations per lane, for the counters
 };
 enum {
     INSN_ALIGNED = 1,    // .aligned: all live lanes of the warp must execute it together
@@ -154,7 +154,8 @@ typedef struct Kernel {
     const PtxLocation **locations; // per instruction
     const char **texts;            // per instruction: the full opcode, for reports
     const uint8_t *constants;      // constant pool, 64-byte aligned
-    CodeFunction *functions;       // functions[0] is the entry
+    uint32_t constant_size;
+    CodeFunction *functions; // functions[0] is the entry
     int function_count;
 
     // Resources.
@@ -189,9 +190,19 @@ typedef struct Kernel {
     // NULL in kernels made by hand.
     struct KernelUses {
         uint32_t first;
-        uint8_t count, rule, width, carry;
+        uint16_t count;
+        uint8_t rule, width, carry;
     } * uses;
     const Use *touched;
+    // Per instruction: does it touch a register of some wgmma.mma_async? NULL if there is none.
+    const uint8_t *in_flight;
+
+    // Constant rows that hold addresses of shared memory: in a cluster, other than the first CTA's
+    // have a rank to carry. `width`: bytes of a lane, 4 or 8.
+    struct KernelSharedConstant {
+        uint32_t offset, width;
+    } * shared_constants;
+    int shared_constant_count;
 
     void *arena;
 } Kernel;
@@ -214,6 +225,10 @@ struct Linker {
     // Settings.schedule: other than 0 moves shared memory to an address that is aligned as declared
     // and no better. To be set before kernel_lower; a kernel keeps the one it was lowered for.
     uint64_t schedule;
+    // Under all schedules shared memory starts at a multiple of 1024, and what stands in it follows
+    // as closely as its alignment allows: as on GPUs, and programs count on it (CUTLASS declares no
+    // alignment for what TMA and wgmma use).
+    bool usual_alignment;
 };
 
 // Lowers an entry and all that it calls. NULL and *error when the PTX is broken; an instruction

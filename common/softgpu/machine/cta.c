@@ -4,8 +4,12 @@
 // Invariant: all memory of a CTA is reached from its Cta and Warps, and nothing else points into it
 // once cta_finish has run.
 #include "softgpu/check/definedness.h"
+#include "softgpu/check/race.h"
+#include "softgpu/check/in_flight.h"
 #include "softgpu/machine/async.h"
+#include "softgpu/machine/cluster.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/machine/remote.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +27,7 @@ void *allocate(size_t size) {
     exit(2);
 }
 
-// A CTA with memory for `launch`, not yet placed.
+// A CTA with memory for `launch`, not yet placed. Each brings a Cluster; that of rank 0 is used.
 static Cta *cta_new(const LaunchState *launch) {
     const Launch *l = launch->launch;
     Cta *cta = allocate(sizeof *cta);
@@ -46,6 +50,7 @@ static Cta *cta_new(const LaunchState *launch) {
     cta->shared_allocated = cta->shared_size;
     cta->shared = allocate(cta->shared_size);
     if (launch->checks & CHECK_INIT) cta->shared_written = allocate(cta->shared_size);
+    cta->own_cluster = allocate(sizeof *cta->own_cluster);
     return cta;
 }
 
@@ -58,15 +63,31 @@ static void cta_free(Cta *cta) {
         free(w->local);
         free(w->local_written);
         definedness_free(w);
+        in_flight_free(w);
     }
     async_cta_free(cta);
+    race_cta_free(cta);
     free(cta->warps);
     free(cta->shared);
     free(cta->shared_written);
+    free(cta->own_cluster);
     free(cta);
 }
 
-void cta_start(Sm *sm, uint64_t linear) {
+// Makes the CTA a member of its cluster.
+static void join_cluster(Cta *cta, uint32_t rank, Cta *leader) {
+    if (!leader) {
+        leader = cta;
+        *cta->own_cluster = (Cluster){.size = (int)cluster_size(cta->launch->launch)};
+    }
+    cta->cluster = leader->own_cluster;
+    cta->cluster->ctas[rank] = cta;
+    cta->cluster->running++;
+    cta->cluster_rank = rank;
+    cta->ended = cta->met = false;
+}
+
+Cta *cta_start(Sm *sm, uint64_t linear, uint32_t rank, Cta *leader) {
     LaunchState *launch = sm->launch;
     const uint32_t *grid = launch->launch->grid;
     Cta *cta = sm->spare_ctas;
@@ -81,9 +102,11 @@ void cta_start(Sm *sm, uint64_t linear) {
     cta->index[0] = (uint32_t)(linear % grid[0]);
     cta->index[1] = (uint32_t)(linear / grid[0] % grid[1]);
     cta->index[2] = (uint32_t)(linear / grid[0] / grid[1]);
-    cta->cluster_rank = 0;
+    join_cluster(cta, rank, leader);
+    race_cta_start(cta);
     cta->live_warps = cta->warp_count;
     memset(cta->barriers, 0, sizeof cta->barriers);
+    memset(&cta->pool, 0, sizeof cta->pool);
 
     // The system's part of shared memory is zero; the rest is whatever was there.
     memset(cta->shared, 0, SHARED_RESERVED);
@@ -97,7 +120,10 @@ void cta_start(Sm *sm, uint64_t linear) {
         Warp *w = &cta->warps[k];
         w->sm = sm;
         w->kernel = launch->launch->kernel;
-        w->constants = w->kernel->constants;
+        w->constants = launch->constants[rank];
+        w->registers = launch->registers;
+        w->cluster_arrived = w->cluster_passed = w->cluster_waiting = 0;
+        w->registers_wanted = 0;
         w->status = WARP_WAITS;
         warp_start(w);
         sm_ready(w);
@@ -105,11 +131,21 @@ void cta_start(Sm *sm, uint64_t linear) {
     cta->next = sm->ctas;
     sm->ctas = cta;
     sm->resident++;
+    return cta;
+}
+
+void cta_end(Cta *cta) {
+    if (cta->ended) return;
+    cta->ended = true;
+    if (cta->live_warps == 0) registers_end(cta);
+    remote_cta_end(cta, cta->live_warps == 0);
+    async_cta_finish(cta, cta->live_warps == 0);
+    cta->sm->changes++;
 }
 
 void cta_finish(Cta *cta) {
     Sm *sm = cta->sm;
-    async_cta_finish(cta, cta->live_warps == 0);
+    cta_end(cta);
     Cta **link = &sm->ctas;
     while (*link != cta) link = &(*link)->next;
     *link = cta->next;
@@ -119,7 +155,6 @@ void cta_finish(Cta *cta) {
     sm->finished++;
     if (cta->work < sm->work_least) sm->work_least = cta->work;
     if (cta->work > sm->work_most) sm->work_most = cta->work;
-    sm->changes++;
 }
 
 void ctas_drop(Sm *sm) {

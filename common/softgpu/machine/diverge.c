@@ -10,6 +10,8 @@
 #include "softgpu/check/check.h"
 #include "softgpu/check/deadlock.h"
 #include "softgpu/execute/control.h"
+#include "softgpu/machine/cluster.h"
+#include "softgpu/machine/wgmma.h"
 #include "softgpu/timing/traffic.h"
 
 enum {
@@ -219,7 +221,6 @@ Flow warp_turn(Warp *w) {
 // ---- exits
 
 Flow warp_exit(Warp *w, const Insn *i, uint32_t mask) {
-    (void)i;
     Group *g = &w->groups[w->current];
     w->live &= ~mask;
     w->active &= ~mask;
@@ -229,6 +230,7 @@ Flow warp_exit(Warp *w, const Insn *i, uint32_t mask) {
     w->sm->changes++;
     w->turns = w->quiet_turns = 0;
     if (!w->active) w->group_count--;
+    cluster_lanes_exited(w);
     // Who was parked needs fewer lanes now.
     for (int slot = 0; slot < WARP_SIZE; slot++)
         if (w->groups[slot].mask && w->groups[slot].state == GROUP_PARKED)
@@ -236,6 +238,7 @@ Flow warp_exit(Warp *w, const Insn *i, uint32_t mask) {
     if (w->active) return FLOW_NEXT;
     if (!w->live) {
         w->cta->live_warps--;
+        if (w->cta->warpgroups) wgmma_warp_exited(w, i);
         barrier_warp_exited(w);
         return FLOW_JUMP;
     }

@@ -9,6 +9,7 @@
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/machine/remote.h"
 #include "softgpu/timing/traffic.h"
 
 enum {
@@ -81,6 +82,7 @@ static void sm_free(Sm *sm) {
     ctas_drop(sm);
     events_free(sm);
     async_free(sm);
+    remote_free(sm);
     if (sm->l1) cache_free(sm->l1);
     free(sm->requests);
     free(sm->ready);

@@ -8,6 +8,14 @@
 // the *serial phase* at the end of the round, in (time, SM, warp) order, as are the L2 requests
 // that the SMs logged. So neither results nor counters depend on the number of host threads.
 //
+// CTAs of a cluster do see each other in the parallel phase. Their SMs are run by one host thread,
+// in turns of a few instructions (slices), so a handler may touch the memory of a peer and wake its
+// warps without further ado; machine/cluster.h says what holds then. Without clusters every CTA is
+// a cluster of its own, and an SM's slice is its quantum.
+//
+// What goes on while warps compute (cp.async, bulk copies, st.async, wgmma) is an operation of its
+// SM: machine/async.h says when it takes effect, and names the files of each kind.
+//
 // Until the timing model is built, an SM's time counts the warp instructions it has issued.
 #ifndef SOFTGPU_MACHINE_H
 #define SOFTGPU_MACHINE_H
@@ -53,8 +61,11 @@ typedef enum {
 
 typedef enum {
     BLOCK_NONE,
-    BLOCK_BARRIER, // a named barrier: `number`
-    BLOCK_SLEEP,   // until time `until`
+    BLOCK_BARRIER,   // a named barrier: `number`
+    BLOCK_SLEEP,     // until time `until`
+    BLOCK_WGMMA,     // wgmma.wait_group: until the other warps of the warpgroup have issued, too
+    BLOCK_CLUSTER,   // barrier.cluster.wait
+    BLOCK_REGISTERS, // setmaxnreg.inc: until the CTA has so many registers to give
 } BlockKind;
 
 typedef struct Join Join; // where lanes wait for those they split from; machine/parts.h
@@ -125,7 +136,13 @@ struct Warp {
     struct AsyncWarp *async; // copies under way (machine/async.h), NULL until the first
     uint32_t undefined_rows; // registers undefined in some lane (check/definedness.h)
     struct Definedness *undefined; // which; NULL until the first
+    struct InFlight *in_flight;    // marks on registers of wgmma (check/in_flight.h), or NULL
     uint64_t waited_at;            // when it last found an mbarrier's phase incomplete
+    // barrier.cluster: lanes that have arrived for the phase under way; and for the last one, which
+    // has completed, and have not waited yet. Of the former, those that are blocked in a wait.
+    uint32_t cluster_arrived, cluster_passed, cluster_waiting;
+    uint32_t registers;        // per thread, as setmaxnreg has left it
+    uint32_t registers_wanted; // a setmaxnreg.inc waits for so many; 0 if none does
     // Private to machine/:
     WarpStatus status;
     uint8_t *stack; // rows of all frames
@@ -165,18 +182,32 @@ struct Cta {
     uint64_t linear;
     uint64_t work; // instructions so far, those of the serial phase aside
     uint32_t cluster_rank;
+    struct Cluster *cluster, *own_cluster; // machine/cluster.h; `cluster` is never NULL
+    bool ended; // all its warps have exited; peers of its cluster may still run
+    bool met;   // has passed a barrier of its cluster: peers know that it has started
     int warp_count, live_warps;
     uint32_t thread_count;
     Warp *warps;
     uint8_t *shared; // byte at shared address x (rank bits aside) is shared[x]
     uint32_t
         shared_size; // one past the last valid address; addresses below SHARED_RESERVED are not
-    uint8_t *shared_written; // one byte per byte of shared memory; NULL when the init check is off
+    uint8_t *shared_written; // a mark per byte of shared memory (check.h); NULL: no init check
     uint64_t *closed; // words that plain accesses may not touch now (machine/async.h), or NULL
     struct MbarrierTable *mbarriers; // live objects (machine/mbarrier.h), NULL until the first
     uint32_t async_arrivals;         // operations under way that arrive at an mbarrier
+    struct BulkCta *bulk;            // bulk copies under way (machine/bulk.h), NULL until the first
     bool closed_overlap;             // some word is closed twice
+    struct Warpgroup *warpgroups;    // machine/wgmma.h; NULL until the first wgmma
+    struct RaceCta *race;            // check/race.h; NULL when the race check is off
     Barrier barriers[NAMED_BARRIERS];
+    struct RegisterPool { // execute/register_pool.c
+        uint32_t free;    // registers that no warp has
+        struct RegisterUse {
+            const Insn *insn;
+            uint32_t done; // warps of the warpgroup that have executed it, until all have
+        } uses[8];
+    } pool;
+    struct RemoteOp *remote; // asynchronous stores on their way here; machine/remote.h
     // Private to machine/:
     size_t shared_allocated;
     Cta *next;
@@ -188,7 +219,7 @@ typedef struct {   // an L2 request, logged in the parallel phase
     uint64_t line; // address >> 7
     uint64_t time;
     uint8_t sectors; // 32-byte sectors of the line, bit mask
-    uint8_t write;   // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic
+    uint8_t write;   // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic, 4 prefetch
     uint32_t bytes;  // 2: which bytes of the sector, a bit each
 } L2Request;
 
@@ -205,8 +236,10 @@ struct Sm {
     struct Cache *l1;
     L2Request *requests;
     size_t request_count, request_capacity;
-    struct EventQueue *events; // (time, order) → completion; machine/event.h
-    struct AsyncPool *async;   // memory of asynchronous operations; machine/async.h
+    struct EventQueue *events;            // (time, order) → completion; machine/event.h
+    struct AsyncPool *async;              // memory of asynchronous operations; machine/async.h
+    struct Warpgroup *retired_warpgroups; // memory that events still point to; machine/wgmma.h
+    struct BulkPool *bulk;                // memory of bulk copies; machine/bulk.h
     uint64_t changes; // stores, barrier completions, exits: progress, for deadlock detection
     bool faulted;     // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
@@ -227,6 +260,7 @@ struct Sm {
     Cta *spare_ctas; // memory to use again
     Join *spare_joins;
     Frame *spare_frames;
+    struct RemoteOp *spare_remote;
     bool watch;                     // hash warps at backward branches: is everybody only spinning?
     uint64_t finished;              // CTAs
     uint64_t work_least, work_most; // Cta.work of those
@@ -285,6 +319,9 @@ struct LaunchState {
     uint64_t schedule;
     uint64_t started;     // blocks
     atomic_uchar *defers; // per instruction: has it answered FLOW_DEFER in this launch?
+    // The constant pool by rank in the cluster: addresses of shared memory carry the rank.
+    const uint8_t *constants[CLUSTER_MAX];
+    uint32_t registers; // of a thread when it starts
 };
 
 // The one GPU of this process (machine/gpu.c); created at first use.
@@ -352,6 +389,12 @@ bool warp_gather(Warp *w, const Insn *i, uint32_t mask, uint32_t need, uint32_t 
 // Called when a warp's last lane has exited (Cta.live_warps no longer counts it): barriers that
 // only waited for it complete. In execute/barrier.c.
 void barrier_warp_exited(Warp *w);
+
+// Registers of a thread when its kernel starts, as setmaxnreg counts them. In
+// execute/register_pool.c.
+uint32_t registers_at_entry(const Kernel *kernel);
+// All warps of a CTA have exited: have whole warpgroups changed their numbers?
+void registers_end(Cta *cta);
 
 // Blocks the running group (and those that warp_gather has just let in with it); the handler then
 // returns FLOW_WAIT (or FLOW_RETRY).

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/check.h"
+#include "softgpu/check/race.h"
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/parts.h"
 
@@ -86,6 +86,7 @@ void mbarrier_kill(Cta *cta, uint32_t address) {
     struct MbarrierTable *t = cta->mbarriers;
     Mbarrier *b = mbarrier_find(cta, address);
     if (!b) return;
+    race_mbarrier_end(cta, b->race);
     *b = t->live[--t->count]; // the last one takes its place
     t->slot[b->address / 8] = (uint16_t)(b - t->live + 1);
     t->slot[address / 8] = 0;
@@ -139,14 +140,19 @@ static void settle(Cta *cta, uint32_t address, MbarrierState *s) {
         b->phases++;
         b->wait = NULL;
         b->waiting = 0;
+        b->bytes_expected = b->bytes_come = 0;
+        race_mbarrier_complete(cta, b->race, b->phases);
     }
     async_phase_completed(cta, address);
 }
 
 // Adds to the bytes that are owed, without completing the phase.
-static bool add_tx(Warp *w, const Insn *i, int lane, uint32_t address, MbarrierState *s,
+static bool add_tx(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address, MbarrierState *s,
                    int64_t bytes) {
     int64_t tx = s->tx + bytes;
+    Mbarrier *b = mbarrier_find(cta, address);
+    if (b && bytes > 0) b->bytes_expected += (uint64_t)bytes;
+    if (b && bytes < 0) b->bytes_come += (uint64_t)-bytes;
     if (tx < -MBARRIER_COUNT_MAX || tx > MBARRIER_COUNT_MAX) {
         finding(w, i, lane, FINDING_BARRIER, "Expect at most 1,048,575 bytes in a phase.",
                 "the tx-count of the mbarrier at 0x%x would be %lld", address, (long long)tx);
@@ -154,6 +160,12 @@ static bool add_tx(Warp *w, const Insn *i, int lane, uint32_t address, MbarrierS
     }
     s->tx = (int32_t)tx;
     return true;
+}
+
+// Is the object as mbarrier.init with this count would make it?
+static bool is_fresh(const Cta *cta, const Mbarrier *b, uint32_t count) {
+    MbarrierState s = mbarrier_state(cta, b->address);
+    return !b->phases && !b->asynchronous && !s.tx && s.pending == count && s.expected == count;
 }
 
 bool mbarrier_init(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address, uint32_t count) {
@@ -164,15 +176,18 @@ bool mbarrier_init(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
                 MBARRIER_COUNT_MAX);
         return false;
     }
+    bool strict = w->sm->gpu->settings->strict;
     if (b && checks(w)) {
-        bool strict = w->sm->gpu->settings->strict;
         finding(w, i, lane, strict ? FINDING_BARRIER : FINDING_LINT,
                 "Invalidate it first (mbarrier.inval), or initialise it once.",
                 "there is a live mbarrier at 0x%x already", address);
         if (strict) return false;
     }
+    // In others' programs several threads do it, all alike, before anybody uses it.
+    if (b && !strict && is_fresh(cta, b, count)) return true;
+    uint32_t race = race_mbarrier_init(w, i, lane, cta, address, b ? b->race : 0);
     if (!b) b = add(cta, address);
-    *b = (Mbarrier){.address = address, .init = i};
+    *b = (Mbarrier){.address = address, .init = i, .race = race};
     MbarrierState s = {.pending = count, .expected = count};
     store(cta, address, &s);
     if (cta->shared_written) memset(cta->shared_written + address, 1, 8);
@@ -228,12 +243,13 @@ bool mbarrier_arrive(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t addres
     if (!is_live(w, i, lane, cta, address)) return false;
     *token = load(cta, address);
     MbarrierState s = mbarrier_unpack(*token);
-    if (a.expect_tx && !add_tx(w, i, lane, address, &s, a.expect_tx)) return false;
+    if (a.expect_tx && !add_tx(w, i, lane, cta, address, &s, a.expect_tx)) return false;
     if (!may_arrive(w, i, lane, address, &s, a)) return false;
     if (a.drops) s.expected = (s.expected - a.count) & MBARRIER_COUNT_MAX;
     s.pending = (s.pending - a.count) & MBARRIER_COUNT_MAX;
     Mbarrier *b = mbarrier_find(cta, address);
     if (b) b->last_arrival = i;
+    if (!a.relaxed) race_mbarrier_arrive(w, cta, address);
     w->stores++;
     settle(cta, address, &s);
     return true;
@@ -243,7 +259,7 @@ bool mbarrier_expect_tx(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t add
                         uint32_t bytes) {
     if (!is_live(w, i, lane, cta, address)) return false;
     MbarrierState s = mbarrier_state(cta, address);
-    if (!add_tx(w, i, lane, address, &s, bytes)) return false;
+    if (!add_tx(w, i, lane, cta, address, &s, bytes)) return false;
     store(cta, address, &s);
     w->stores++;
     cta->sm->changes++;
@@ -254,7 +270,7 @@ bool mbarrier_complete_tx(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t a
                           uint32_t bytes) {
     if (!is_live(w, i, lane, cta, address)) return false;
     MbarrierState s = mbarrier_state(cta, address);
-    if (!add_tx(w, i, lane, address, &s, -(int64_t)bytes)) return false;
+    if (!add_tx(w, i, lane, cta, address, &s, -(int64_t)bytes)) return false;
     settle(cta, address, &s);
     return true;
 }
@@ -281,7 +297,9 @@ bool mbarrier_async_arrived(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t
     Mbarrier *b = mbarrier_find(cta, address);
     if (b && b->asynchronous) b->asynchronous--;
     uint64_t token;
-    return mbarrier_arrive(w, i, lane, cta, address, (Arrival){.count = 1}, &token);
+    // What it releases has been released (race_async_arrived).
+    const Arrival arrival = {.count = 1, .relaxed = true};
+    return mbarrier_arrive(w, i, lane, cta, address, arrival, &token);
 }
 
 // How many phases have completed since the one that a token or a parity means.
@@ -295,7 +313,7 @@ bool mbarrier_test(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
     if (!is_live(w, i, lane, cta, address)) return false;
     MbarrierState s = mbarrier_state(cta, address);
     Mbarrier *b = mbarrier_find(cta, address);
-    if (b && !phases_since(&s, by_parity, token) && b->asynchronous &&
+    if (b && !phases_since(&s, by_parity, token) && (b->asynchronous || s.tx) &&
         s.pending == b->asynchronous && async_demand(cta, address)) {
         s = mbarrier_state(cta, address);
     }

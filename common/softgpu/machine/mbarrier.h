@@ -27,11 +27,13 @@ typedef struct {
 
 typedef struct Mbarrier {
     uint32_t address;
-    uint64_t phases;       // completed since mbarrier.init
-    uint32_t asynchronous; // arrivals of cp.async that have been counted and not come
+    uint64_t phases;                     // completed since mbarrier.init
+    uint32_t asynchronous;               // arrivals of cp.async that have been counted and not come
+    uint64_t bytes_expected, bytes_come; // in the current phase
     const Insn *init, *last_arrival;
     const Insn *wait; // one that found the current phase incomplete, or NULL
     uint32_t waiting; // the warps that did, a bit each
+    uint32_t race;    // check/race.h
 } Mbarrier;
 
 MbarrierState mbarrier_unpack(uint64_t word);
@@ -46,6 +48,7 @@ typedef struct {
     uint32_t count;
     uint32_t expect_tx; // bytes, before the arrival
     bool drops, no_complete;
+    bool relaxed; // releases nothing
 } Arrival;
 // *token: the object's value before the arrival.
 bool mbarrier_arrive(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address, Arrival arrival,

@@ -88,8 +88,11 @@ void frames_drop(Warp *w);
 
 // ---- cta.c
 
-// Starts the CTA number `linear` of the grid on an SM.
-void cta_start(Sm *sm, uint64_t linear);
+// Starts the CTA number `linear` of the grid on an SM, as `rank` of the cluster of which `leader`
+// is the CTA of rank 0 (NULL for rank 0 itself).
+Cta *cta_start(Sm *sm, uint64_t linear, uint32_t rank, Cta *leader);
+// The CTA runs no more, but its memory stays.
+void cta_end(Cta *cta);
 // Takes a CTA off its SM and keeps its memory for the next one.
 void cta_finish(Cta *cta);
 // Frees all CTAs of an SM, resident or spare.

@@ -5,6 +5,9 @@
 // findings in SM order, and run the instructions that were deferred, in (time, SM, warp) order (the
 // serial phase). Which thread runs an SM changes nothing that the SM can see.
 //
+// What the threads take is groups of SMs: those of a cluster run in turns of a few instructions, as
+// its CTAs reach each other's shared memory. Without clusters each SM is a group.
+//
 // When a round changes nothing, there may never be change again: see stuck().
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +19,10 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/execute/special.h"
 #include "softgpu/machine/async.h"
+#include "softgpu/machine/bulk.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
+#include "softgpu/machine/grid.h"
 #include "softgpu/machine/parts.h"
 #include "softgpu/machine/sample.h"
 #include "softgpu/timing/roofline.h"
@@ -26,16 +31,14 @@
 enum {
     QUANTUM = 1 << 14,       // instructions of an SM in a round
     QUANTUM_ALONE = 1 << 16, // … when no other SM has work
+    CLUSTER_SLICE = 256,     // … in a turn among the SMs of a cluster
     WORTH_THREADS = 4000,    // instructions of a round below which one host thread does it all
     QUIET_ROUNDS = 64,       // rounds without change after which warps are watched
     CACHE_WAYS = 16,
     L1_WAYS = 16,
     AWAIT_LIMIT = 1 << 30, // SM time, most of a second
     L1_LEAST = 16 << 10,   // bytes of L1 that shared memory always leaves
-    ERROR_CONFIGURATION = 9,
-    ERROR_RESOURCES = 701,
     ERROR_LAUNCH_FAILURE = 719,
-    ERROR_COOPERATIVE_TOO_LARGE = 720,
 };
 
 Handler read_special; // execute/move.c
@@ -44,15 +47,12 @@ typedef struct {
     LaunchState state;
     Launch launch;
     Gpu *gpu;
-    int sms;           // that can have work
-    int capacity;      // CTAs of an SM
-    Sample sample;     // which CTAs run
-    uint64_t next;     // CTA to start
+    Grid grid;
     uint64_t now, end; // of the round
     int threads;
     Counters *counters; // per host thread; arrays NULL until used
     CacheTraffic l2, hbm;
-    Sm **active; // SMs with something to do in this round
+    SmGroup **active; // groups with something to do in this round
     int active_count;
     uint64_t work;                                         // instructions of the last round
     uint64_t changes, quiet_rounds, next_watch, watch_end; // for stuck()
@@ -85,60 +85,83 @@ static void add_counters(Counters *sum, const Counters *c, uint32_t code_count) 
     sum->l1_misses += c->l1_misses;
 }
 
-// ---- starting CTAs
+// ---- a round
 
-// Fills the SMs with CTAs, one each in turn.
-static void start_ctas(Run *r) {
-    for (bool placed = true; placed;) {
-        placed = false;
-        for (int s = 0; s < r->sms; s++) {
-            uint64_t next = sample_next(&r->sample, r->next);
-            if (next == r->state.grid_size) return;
-            Sm *sm = &r->gpu->sm[s];
-            if (sm->resident >= r->capacity) continue;
-            cta_start(sm, next);
-            r->next = next + 1;
-            r->state.started++;
-            placed = true;
+// Can an SM do something before `until`?
+static bool can_run(const Sm *sm, uint64_t until) {
+    return sm->ready_count || sm_next_event(sm) < until;
+}
+
+// Runs the SMs of a cluster in turns. From schedule 1 on the turns' lengths and who is first are
+// drawn from the first SM's random numbers.
+static void run_in_turns(Run *r, const SmGroup *group) {
+    Sm *sms = &r->gpu->sm[group->first];
+    for (uint64_t now = r->now; now < r->end;) {
+        int first = 0;
+        uint64_t end = now + CLUSTER_SLICE, next = UINT64_MAX;
+        if (r->state.schedule) {
+            first = (int)random_below(&sms->random, (uint32_t)group->count);
+            end = now + 1 + random_below(&sms->random, 2 * CLUSTER_SLICE);
         }
+        if (end > r->end) end = r->end;
+        bool ran = false;
+        for (int k = 0; k < group->count; k++) {
+            Sm *sm = &sms[(first + k) % group->count];
+            if (sm->time < now) sm->time = now;
+            if (can_run(sm, end)) {
+                sm_run(sm, end);
+                if (sm->faulted) return;
+                ran = true;
+            }
+            if (sm_next_event(sm) < next) next = sm_next_event(sm);
+        }
+        now = ran || next < end ? end : next;
     }
 }
 
-// ---- a round
-
 static void run_one(void *context, int index, int thread) {
     Run *r = context;
-    Sm *sm = r->active[index];
-    sm->counters = thread_counters(r, thread);
-    sm_run(sm, r->end);
+    const SmGroup *group = r->active[index];
+    Sm *sm = &r->gpu->sm[group->first];
+    for (int k = 0; k < group->count; k++) sm[k].counters = thread_counters(r, thread);
+    if (group->count == 1)
+        sm_run(sm, r->end);
+    else
+        run_in_turns(r, group);
 }
 
-// Finds the SMs that can do something before the round ends.
+// Finds the groups of SMs that can do something before the round ends.
 static void find_active(Run *r) {
     r->active_count = 0;
-    for (int s = 0; s < r->sms; s++) {
-        Sm *sm = &r->gpu->sm[s];
-        if (sm->time < r->now) sm->time = r->now;
-        if (sm->ready_count || sm_next_event(sm) < r->end) r->active[r->active_count++] = sm;
+    for (int g = 0; g < r->grid.group_count; g++) {
+        SmGroup *group = &r->grid.groups[g];
+        bool active = false;
+        for (int k = 0; k < group->count; k++) {
+            Sm *sm = &r->gpu->sm[group->first + k];
+            if (sm->time < r->now) sm->time = r->now;
+            active |= can_run(sm, r->end);
+        }
+        if (active) r->active[r->active_count++] = group;
     }
 }
 
 // Applies what the SMs left behind, in SM order.
 static void merge(Run *r) {
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         Sm *sm = &r->gpu->sm[s];
         findings_merge(sm);
         if (sm->faulted) r->failed = true;
         for (size_t k = 0; k < sm->request_count; k++) {
             const L2Request *q = &sm->requests[k];
             uint64_t bytes = 32 * (uint64_t)__builtin_popcount(q->sectors);
-            if (q->write != 1 && q->write != 2) r->l2.read_bytes += bytes;
-            if (q->write) r->l2.write_bytes += bytes;
+            bool prefetch = q->write == 4; // goes no further than L2
+            if (q->write != 1 && q->write != 2 && !prefetch) r->l2.read_bytes += bytes;
+            if (q->write && !prefetch) r->l2.write_bytes += bytes;
             if (q->write == 2)
                 cache_l2_write_part(r->gpu->l2, q->line, __builtin_ctz(q->sectors), q->bytes,
                                     &r->hbm);
             else
-                cache_l2_access(r->gpu->l2, q->line, q->sectors, q->write, &r->hbm);
+                cache_l2_access(r->gpu->l2, q->line, q->sectors, prefetch ? 0 : q->write, &r->hbm);
         }
         sm->request_count = 0;
     }
@@ -149,7 +172,7 @@ static uint64_t run_deferred(Run *r) {
     Sm *heap[1024];
     int at[1024], count = 0;
     uint64_t ran = 0;
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         Sm *sm = &r->gpu->sm[s];
         sm->counters = thread_counters(r, 0);
         at[s] = 0;
@@ -183,7 +206,7 @@ static uint64_t run_deferred(Run *r) {
     }
 #undef DUE
 #undef BEFORE
-    for (int s = 0; s < r->sms; s++) r->gpu->sm[s].deferred_count = 0;
+    for (int s = 0; s < r->grid.sms; s++) r->gpu->sm[s].deferred_count = 0;
     return ran;
 }
 
@@ -191,7 +214,7 @@ static uint64_t run_deferred(Run *r) {
 
 static uint64_t count_changes(const Run *r) {
     uint64_t sum = r->state.started;
-    for (int s = 0; s < r->sms; s++) sum += r->gpu->sm[s].changes;
+    for (int s = 0; s < r->grid.sms; s++) sum += r->gpu->sm[s].changes;
     return sum;
 }
 
@@ -213,7 +236,7 @@ static uint64_t count_clocks(const Run *r) {
 // Lets lanes that wait for others of their warp go on, everywhere. False if there are none.
 static bool release_joins(Run *r) {
     bool released = false;
-    for (int s = 0; s < r->sms; s++)
+    for (int s = 0; s < r->grid.sms; s++)
         for (Cta *cta = r->gpu->sm[s].ctas; cta; cta = cta->next)
             for (int k = 0; k < cta->warp_count; k++)
                 if (cta->warps[k].live && joins_release(&cta->warps[k])) {
@@ -227,22 +250,22 @@ static bool release_joins(Run *r) {
 // none.
 static bool land_copies(Run *r) {
     bool landed = false;
-    for (int s = 0; s < r->sms; s++) landed |= async_land_all(&r->gpu->sm[s]);
+    for (int s = 0; s < r->grid.sms; s++) landed |= async_land_all(&r->gpu->sm[s]);
     return landed;
 }
 
-// Has every warp that may act been waiting at an mbarrier for so long that it is in vain? Waits that
-// read a clock never come back to an earlier state, so only time tells.
+// Has every warp that may act been waiting at an mbarrier for so long that it is in vain? Waits
+// that read a clock never come back to an earlier state, so only time tells.
 static bool await_in_vain(const Run *r) {
     if (r->now - r->quiet_since < AWAIT_LIMIT) return false;
-    for (int s = 0; s < r->sms; s++)
+    for (int s = 0; s < r->grid.sms; s++)
         if (!spin_all_await(&r->gpu->sm[s], r->now - AWAIT_LIMIT / 2)) return false;
     return true;
 }
 
 static void watch(Run *r, bool on) {
     r->watching = on;
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         r->gpu->sm[s].watch = on;
         if (on) spin_begin(&r->gpu->sm[s]);
     }
@@ -280,7 +303,7 @@ static bool stuck(Run *r, bool idle) {
         return false;
     }
     bool all = true;
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         if (!spin_all_recur(&r->gpu->sm[s])) all = false;
         spin_go_on(&r->gpu->sm[s]);
     }
@@ -305,7 +328,7 @@ static bool stuck(Run *r, bool idle) {
 
 static uint64_t first_event(const Run *r) {
     uint64_t first = UINT64_MAX;
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         uint64_t next = sm_next_event(&r->gpu->sm[s]);
         if (next < first) first = next;
     }
@@ -313,8 +336,8 @@ static uint64_t first_event(const Run *r) {
 }
 
 static bool all_done(Run *r) {
-    if (sample_next(&r->sample, r->next) < r->state.grid_size) return false;
-    for (int s = 0; s < r->sms; s++)
+    if (grid_goes_on(&r->grid)) return false;
+    for (int s = 0; s < r->grid.sms; s++)
         if (r->gpu->sm[s].resident) return false;
     return true;
 }
@@ -322,26 +345,27 @@ static bool all_done(Run *r) {
 // All CTAs of a sample have run. If they differ in their work it gets more of them.
 static bool widen_sample(Run *r) {
     uint64_t least = UINT64_MAX, most = 0;
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         const Sm *sm = &r->gpu->sm[s];
         if (sm->work_least < least) least = sm->work_least;
         if (sm->work_most > most) most = sm->work_most;
     }
-    return sample_widen(&r->sample, least, most);
+    return sample_widen(&r->grid.sample, least, most);
 }
 
 static void run_rounds(Run *r) {
     for (;;) {
-        start_ctas(r);
+        grid_start_ctas(&r->grid);
         if (all_done(r)) {
             if (!widen_sample(r)) return;
             continue;
         }
-        r->end = r->now + (r->sms > 1 ? QUANTUM : QUANTUM_ALONE);
+        r->end = r->now + (r->grid.sms > 1 ? QUANTUM : QUANTUM_ALONE);
         find_active(r);
         int threads = r->work < WORTH_THREADS ? 1 : r->threads;
         workers_run(threads, r->active_count, run_one, r);
         merge(r);
+        for (int s = 0; s < r->grid.sms; s++) bulk_apply(&r->gpu->sm[s]);
         uint64_t deferred = run_deferred(r);
         if (deferred) merge(r);
         if (r->failed) return;
@@ -351,9 +375,12 @@ static void run_rounds(Run *r) {
         uint64_t latest = r->now;
         r->work = 0;
         for (int k = 0; k < r->active_count; k++) {
-            uint64_t time = r->active[k]->time;
-            r->work += time - r->now;
-            if (time > latest) latest = time;
+            const SmGroup *group = r->active[k];
+            for (int n = 0; n < group->count; n++) {
+                uint64_t time = r->gpu->sm[group->first + n].time;
+                r->work += time - r->now;
+                if (time > latest) latest = time;
+            }
         }
         bool idle = !r->active_count && !deferred;
         if (idle) {
@@ -385,8 +412,8 @@ static void prepare_l2(Gpu *gpu) {
 // L1 is what shared memory leaves of an SM's memory.
 static uint64_t l1_size(const Run *r) {
     const GpuFigures *f = &r->gpu->figures;
-    uint64_t shared = (uint64_t)r->capacity * (r->launch.kernel->shared_static +
-                                               r->launch.dynamic_shared + f->shared_reserved);
+    uint64_t shared = (uint64_t)r->grid.capacity * (r->launch.kernel->shared_static +
+                                                    r->launch.dynamic_shared + f->shared_reserved);
     return f->l1_bytes > shared + L1_LEAST ? (f->l1_bytes - shared) / 4096 * 4096 : L1_LEAST;
 }
 
@@ -400,6 +427,7 @@ static void prepare_sm(Run *r, Sm *sm) {
     sm->ready_count = sm->ready_next = sm->deferred_count = 0;
     sm->request_count = 0;
     sm->counters = NULL;
+    events_clear(sm);
     memset(sm->cached, 0, sizeof sm->cached);
     random_seed(&sm->random, r->state.schedule,
                 r->state.id * (uint64_t)r->gpu->figures.sms + (uint64_t)sm->id);
@@ -444,58 +472,31 @@ static void prepare_grid_barrier(Run *r) {
     memset(global_pointer(gpu->memory, r->launch.cooperative_barrier), 0, 8);
 }
 
-// Refuses what can't run. Returns the error code, 0 if all is well.
-static int check_launch(Run *r) {
-    const Launch *l = &r->launch;
-    const char *name = l->kernel->name;
-    const uint32_t *c = l->cluster;
-    if ((uint64_t)c[0] * c[1] * c[2] > 1) {
-        finding_global(FINDING_LAUNCH, name, "launch it without clusters",
-                       "clusters of %u x %u x %u blocks are not built yet", c[0], c[1], c[2]);
-        return ERROR_CONFIGURATION;
-    }
-    char why[200];
-    uint32_t threads = l->block[0] * l->block[1] * l->block[2];
-    r->capacity =
-        gpu_occupancy(&r->gpu->figures, l->kernel, threads, l->dynamic_shared, why, sizeof why);
-    if (!r->capacity) {
-        finding_global(FINDING_LAUNCH, name, NULL, "%s", why);
-        return ERROR_RESOURCES;
-    }
-    uint64_t room = (uint64_t)r->capacity * (uint64_t)r->gpu->figures.sms;
-    if (l->cooperative && r->state.grid_size > room) {
-        finding_global(FINDING_LAUNCH, name,
-                       "launch at most as many blocks as fit (ask "
-                       "cudaOccupancyMaxActiveBlocksPerMultiprocessor)",
-                       "a cooperative launch of %llu blocks, but only %llu can run at once",
-                       (unsigned long long)r->state.grid_size, (unsigned long long)room);
-        return ERROR_COOPERATIVE_TOO_LARGE;
-    }
-    return 0;
-}
-
 static void fill_stats(Run *r, KernelStats *stats) {
     const Launch *l = &r->launch;
     Counters *sum = thread_counters(r, 0);
     for (int t = 1; t < r->threads; t++) add_counters(sum, &r->counters[t], l->kernel->code_count);
-    if (r->sample.length != r->sample.grid && r->state.started) {
+    if (r->grid.sample.length != r->grid.sample.grid && r->state.started) {
         double factor = (double)r->state.grid_size / (double)r->state.started;
         sample_scale(factor, l->kernel->code_count, sum, &r->l2, &r->hbm);
     }
     stats->l2_read_bytes = (double)r->l2.read_bytes;
     stats->l2_write_bytes = (double)r->l2.write_bytes;
-    stats->ctas_per_sm = (uint32_t)r->capacity;
+    stats->ctas_per_sm = (uint32_t)r->grid.capacity;
     stats->sms_simulated = r->gpu->sample;
     roofline(l, r->gpu, sum, &r->hbm, stats);
 }
 
-// Empties the SMs after a launch that failed.
+// Empties the SMs after a launch that failed. CTAs of a cluster refer to each other, so all come to
+// their end before any is freed.
 static void abandon(Run *r) {
-    for (int s = 0; s < r->sms; s++) {
+    for (int s = 0; s < r->grid.sms; s++) {
         Sm *sm = &r->gpu->sm[s];
         events_clear(sm);
-        ctas_drop(sm);
+        bulk_forget(sm);
+        for (Cta *cta = sm->ctas; cta; cta = cta->next) cta_end(cta);
     }
+    for (int s = 0; s < r->grid.sms; s++) ctas_drop(&r->gpu->sm[s]);
 }
 
 static double seconds_on(clockid_t clock) {
@@ -504,17 +505,16 @@ static double seconds_on(clockid_t clock) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
-    double begin = seconds_on(CLOCK_MONOTONIC), begin_cpu = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
-    findings_configure(gpu->settings);
-    findings_begin_launch();
+// A run of the launch, and what its statistics say of it beforehand.
+static Run *run_new(Gpu *gpu, const Launch *launch, KernelStats *stats) {
     const Settings *settings = gpu->settings;
     const Kernel *kernel = launch->kernel;
-
     Run *r = allocate(sizeof *r);
     memset(r, 0, sizeof *r);
     r->gpu = gpu;
     r->launch = *launch;
+    for (int d = 0; d < 3; d++)
+        if (!r->launch.cluster[d]) r->launch.cluster[d] = 1;
     r->now = r->quiet_since = gpu->now;
     r->threads = settings->threads > 0 ? settings->threads : 1;
     r->state = (LaunchState){
@@ -526,7 +526,9 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         .timing = settings->timing,
         .checks = settings->checks,
         .schedule = settings->schedule,
+        .registers = registers_at_entry(kernel),
     };
+    r->grid = (Grid){.gpu = gpu, .launch = &r->launch, .state = &r->state};
     memset(stats, 0, sizeof *stats);
     stats->kernel = kernel->name;
     memcpy(stats->grid, launch->grid, sizeof stats->grid);
@@ -534,40 +536,48 @@ int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
     stats->registers = kernel->registers;
     stats->shared_bytes = kernel->shared_static + launch->dynamic_shared;
     stats->sms_total = gpu->figures.sms;
+    return r;
+}
 
-    int error = check_launch(r);
-    if (!error) {
-        bool samples = settings->sample > 0 && settings->sample < gpu->figures.sms;
-        gpu->sample = samples && !launch->cooperative ? settings->sample : gpu->figures.sms;
-        r->sms = (uint64_t)gpu->sample < r->state.grid_size ? gpu->sample : (int)r->state.grid_size;
-        r->state.many_sms = r->sms > 1;
-        r->state.sampled =
-            gpu->sample < gpu->figures.sms && r->state.grid_size > (uint64_t)gpu->sample;
-        sample_choose(&r->sample, r->state.grid_size, gpu->sample, gpu->figures.sms);
-        r->counters = calloc((size_t)r->threads, sizeof *r->counters);
-        r->active = calloc((size_t)r->sms, sizeof *r->active);
-        r->state.defers = calloc(kernel->code_count, sizeof *r->state.defers);
-        if (!r->counters || !r->active || !r->state.defers) abort();
-        prepare_grid_barrier(r);
-        if (settings->timing) prepare_l2(gpu);
-        keep_or_drop_spares(r);
-        for (int s = 0; s < r->sms; s++) prepare_sm(r, &gpu->sm[s]);
+// Runs all of the grid, which has been checked. Returns the error code, 0 if all is well.
+static int run_grid(Run *r, KernelStats *stats) {
+    Gpu *gpu = r->gpu;
+    int error = 0;
+    grid_begin(&r->grid);
+    r->counters = calloc((size_t)r->threads, sizeof *r->counters);
+    r->active = calloc((size_t)r->grid.group_count, sizeof *r->active);
+    r->state.defers = calloc(r->launch.kernel->code_count, sizeof *r->state.defers);
+    if (!r->counters || !r->active || !r->state.defers) abort();
+    prepare_grid_barrier(r);
+    if (r->state.timing) prepare_l2(gpu);
+    keep_or_drop_spares(r);
+    for (int s = 0; s < r->grid.sms; s++) prepare_sm(r, &gpu->sm[s]);
 
-        run_rounds(r);
+    run_rounds(r);
 
-        gpu->now = r->now;
-        if (r->state.sampled) global_sampled(gpu->memory);
-        if (r->failed) {
-            error = findings_launch_error();
-            if (!error) error = ERROR_LAUNCH_FAILURE;
-            abandon(r);
-        }
-        fill_stats(r, stats);
-        for (int t = 0; t < r->threads; t++) free(r->counters[t].executed);
-        free(r->counters);
-        free(r->active);
-        free(r->state.defers);
+    gpu->now = r->now;
+    if (r->state.sampled) global_sampled(gpu->memory);
+    if (r->failed) {
+        error = findings_launch_error();
+        if (!error) error = ERROR_LAUNCH_FAILURE;
+        abandon(r);
     }
+    fill_stats(r, stats);
+    for (int t = 0; t < r->threads; t++) free(r->counters[t].executed);
+    free(r->counters);
+    free(r->active);
+    grid_end(&r->grid);
+    free(r->state.defers);
+    return error;
+}
+
+int gpu_launch(Gpu *gpu, const Launch *launch, KernelStats *stats) {
+    double begin = seconds_on(CLOCK_MONOTONIC), begin_cpu = seconds_on(CLOCK_PROCESS_CPUTIME_ID);
+    findings_configure(gpu->settings);
+    findings_begin_launch();
+    Run *r = run_new(gpu, launch, stats);
+    int error = grid_check(&r->grid);
+    if (!error) error = run_grid(r, stats);
     stats->host_seconds = seconds_on(CLOCK_MONOTONIC) - begin;
     stats->cpu_seconds = seconds_on(CLOCK_PROCESS_CPUTIME_ID) - begin_cpu;
     stats->finding_count = findings_launch_count();

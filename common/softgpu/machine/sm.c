@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/machine/cluster.h"
 #include "softgpu/machine/event.h"
 
 enum {
@@ -60,7 +61,7 @@ static void settle(Sm *sm, Warp *w, WarpStatus status) {
         if (at < sm->ready_next) sm->ready_next--;
     }
     w->status = status;
-    if (status == WARP_EXITED && w->cta->live_warps == 0) cta_finish(w->cta);
+    if (status == WARP_EXITED && w->cta->live_warps == 0) cluster_cta_ended(w->cta);
 }
 
 void sm_run(Sm *sm, uint64_t until) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "softgpu/check/definedness.h"
+#include "softgpu/check/in_flight.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/timing/traffic.h"
 
@@ -25,6 +26,7 @@ void warp_start(Warp *w) {
     memset(&w->spin, 0, sizeof w->spin);
     frames_start(w);
     definedness_start(w);
+    in_flight_start(w);
     w->groups[0] = (Group){.pc = w->kernel->functions[0].entry,
                            .mask = w->exists,
                            .state = GROUP_RUNS,
@@ -127,8 +129,14 @@ static bool warp_flow(Warp *w, const Insn *i, Flow flow) {
     __builtin_unreachable();
 }
 
+// Must registers be looked at before each instruction?
+static inline bool must_follow(const Warp *w) {
+    return w->undefined_rows || w->in_flight;
+}
+
 // Runs from the group that is loaded. Returns false, to go on at w->pc, when the first register
-// became undefined (`follows` is false), or the last one no longer is (`follows` is true).
+// became undefined (`follows` is false), or the last one no longer is (`follows` is true). In
+// kernels with wgmma, with the sync check, it always follows.
 static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t until, bool follows,
                                                            WarpStatus *status) {
     Sm *sm = w->sm;
@@ -136,15 +144,16 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
     uint64_t time = sm->time;
     const Insn *i = w->pc;
     while (time < until) {
-        if (follows && !w->undefined_rows) {
+        if (follows && !must_follow(w)) {
             w->pc = i;
             return false;
         }
         if (UNLIKELY(i == w->stop)) {
             w->pc = i;
-            if (!follows && w->undefined_rows) { // definedness_load has put `stop` here
+            if (w->undefined_rows) { // definedness_load may have put `stop` here
                 group_update_stop(w);
-                return false;
+                if (!follows) return false;
+                if (i != w->stop) continue;
             }
             if (!join_arrive(w)) {
                 *status = warp_status(w);
@@ -157,7 +166,7 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
         if (i->guard != ROW_NONE) {
             uint32_t guard = *(const uint32_t *)row(w, i->guard);
             mask &= i->guard_negated ? ~guard : guard;
-            if (follows) definedness_guard(w, i, mask);
+            if (follows && w->undefined_rows) definedness_guard(w, i, mask);
             if (mask == 0) { // issued all the same
                 executed[i->index]++;
                 sm->time = ++time;
@@ -165,14 +174,15 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
                 continue;
             }
         }
-        if (follows) definedness_before(w, i, mask);
+        if (follows && w->in_flight) in_flight_before(w, i, mask);
+        if (follows && w->undefined_rows) definedness_before(w, i, mask);
         Flow flow = i->run(w, i, mask);
         if (LIKELY(flow <= FLOW_JUMP)) {
             executed[i->index]++;
             lanes[i->index] += (uint64_t)__builtin_popcount(mask);
             sm->time = ++time;
             if (LIKELY(flow == FLOW_NEXT)) {
-                if (follows) definedness_after(w, i, mask);
+                if (follows && w->undefined_rows) definedness_after(w, i, mask);
                 i++;
                 continue;
             }
@@ -211,7 +221,7 @@ static bool run_following(Warp *w, uint64_t until, WarpStatus *status) {
 // the one that follows undefined values.
 static WarpStatus run_loaded(Warp *w, uint64_t until) {
     WarpStatus status;
-    while (!(w->undefined_rows ? run_following : run_plain)(w, until, &status)) continue;
+    while (!(must_follow(w) ? run_following : run_plain)(w, until, &status)) continue;
     return status;
 }
 

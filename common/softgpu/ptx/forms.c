@@ -1,5 +1,7 @@
-// Prints the table of instruction forms for people: a row of Markdown for each instruction, with all
-// the modifier sets that it is known with (execute/form.h states the grammar).
+// Prints the tables of instruction forms for people, as Markdown: a row for each instruction, with
+// all the modifier sets that it is known with (execute/form.h states the grammar), then a row for
+// each that is refused, with the reason (refused.c).
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,26 +22,38 @@ static void print_set(FILE *to, const char *modifiers) {
     for (const char *c = modifiers; *c;) {
         size_t length = strcspn(c, "|? ");
         if (strspn(c, "_") < length) {
-            fprintf(to, "%s%.*s", separator, (int)length, c);
+            fputs(separator, to);
+            for (size_t k = 0; k < length; k++)
+                fputs(c[k] == '*' ? "…" : (char[]){c[k] == '#' ? 'N' : c[k], 0}, to);
             separator = "/";
         }
         c += length;
-        if (*c == '?' || *c == ' ') fputc(*c, to), separator = "";
+        if (*c == '?' || (*c == ' ' && c[1])) fputc(*c, to), separator = "";
         if (*c) c++;
     }
     fputc('`', to);
 }
 
-void softgpu_forms(FILE *to) {
+// Every form of the tables, sorted by name.
+static const Form **sorted_forms(size_t *count) {
     const Form **forms = NULL;
-    size_t count = 0, names = 0;
+    *count = 0;
     for (int t = 0; form_table(t); t++)
         for (const Form *f = form_table(t); f->name; f++) {
-            forms = realloc(forms, (count + 1) * sizeof *forms);
-            if (!forms) abort();
-            forms[count++] = f;
+            forms = realloc(forms, (*count + 1) * sizeof *forms);
+            if (!forms) {
+                fprintf(stderr, "softgpu: out of memory while listing forms\n");
+                exit(2);
+            }
+            forms[(*count)++] = f;
         }
-    qsort(forms, count, sizeof *forms, by_name);
+    qsort(forms, *count, sizeof *forms, by_name);
+    return forms;
+}
+
+static void print_done(FILE *to) {
+    size_t count, names = 0;
+    const Form **forms = sorted_forms(&count);
     for (size_t k = 0; k < count; k++) names += !k || strcmp(forms[k]->name, forms[k - 1]->name);
     fprintf(to, "%zu instructions in %zu forms.\n\n", names, count);
     fprintf(to, "| instruction | with these modifiers |\n| --- | --- |\n");
@@ -55,4 +69,27 @@ void softgpu_forms(FILE *to) {
     }
     fputs(" |\n", to);
     free(forms);
+}
+
+// Rows of one name and reason are together in the table.
+static void print_refused(FILE *to) {
+    size_t count = 0;
+    for (const RefusedForm *f = refused_forms; f->name; f++) count++;
+    fprintf(to, "\nRefused by name, in %zu forms and families:\n\n", count);
+    fprintf(to, "| instruction | with these modifiers | because |\n| --- | --- | --- |\n");
+    for (const RefusedForm *f = refused_forms; f->name; f++) {
+        bool first = f == refused_forms || strcmp(f[-1].name, f->name) || strcmp(f[-1].why, f->why);
+        if (first) fprintf(to, "| `%s` | ", f->name);
+        print_set(to, f->modifiers);
+        bool last = !f[1].name || strcmp(f[1].name, f->name) || strcmp(f[1].why, f->why);
+        if (last)
+            fprintf(to, " | %s |\n", f->why);
+        else
+            fputs(" · ", to);
+    }
+}
+
+void softgpu_forms(FILE *to) {
+    print_done(to);
+    print_refused(to);
 }

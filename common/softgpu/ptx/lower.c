@@ -180,7 +180,8 @@ static void lower_instruction(Lowering *l) {
     Match m;
     Insn i;
     bool done = false;
-    for (int k = form_next(p, -1, &m); k >= 0; k = form_next(p, k, &m)) {
+    const char *foreign = target_fault(l);
+    for (int k = foreign ? -1 : form_next(p, -1, &m); k >= 0; k = form_next(p, k, &m)) {
         const char *refused = apply_form(l, &m, &i);
         if (!refused) {
             done = true;
@@ -199,14 +200,14 @@ static void lower_instruction(Lowering *l) {
     if (l->surveying) return;
     if (!done) {
         char text[240];
-        if (!why) {
+        if (!why && !foreign) {
             form_match(p, &m, text, sizeof text);
             why = refusal(l, "%s", text);
         }
         i = blank_insn(l);
-        i.run = trap_unsupported;
+        i.run = foreign ? trap_target : trap_unsupported;
         i.pipe = PIPE_CONTROL;
-        i.extra = why;
+        i.extra = foreign ? foreign : why;
     }
     if (goes_back(p, l->instruction)) i.flags |= INSN_BACKWARD;
     emit_insn(l, &i);
@@ -274,6 +275,7 @@ static void lay_out(Lowering *l) {
     for (int b = 0; b < l->body_count; b++) {
         Body *body = l->bodies[b];
         uint32_t begin = body->frame_end; // behind the function's own regions
+        extend_in_flight(body);
         assign_rows(body->graph, body->accesses, body->access_count, begin, &body->rows);
         lay_out_call_regions(body);
         body->code = &k->functions[b];
@@ -343,6 +345,7 @@ static void finish(Lowering *l) {
     Use *touched = arena_alloc(l->arena, sizeof *touched * ((size_t)l->touched_count + 1));
     if (l->touched_count) memcpy(touched, l->touched, sizeof *touched * (size_t)l->touched_count);
     k->touched = touched;
+    k->in_flight = flag_in_flight(l);
 
     for (uint32_t i = 0; i < l->code_count; i++)
         k->shared_scratch |=
@@ -361,6 +364,12 @@ static void finish(Lowering *l) {
     constants += -(uintptr_t)constants & 63;
     if (l->constant_size) memcpy(constants, l->constants, l->constant_size);
     k->constants = constants;
+    k->constant_size = l->constant_size;
+    size_t count = (size_t)l->shared_constant_count;
+    k->shared_constants = arena_alloc(l->arena, sizeof *k->shared_constants * (count + 1));
+    if (count)
+        memcpy(k->shared_constants, l->shared_constants, sizeof *k->shared_constants * count);
+    k->shared_constant_count = l->shared_constant_count;
 }
 
 static void lowering_free(Lowering *l) {
@@ -369,7 +378,11 @@ static void lowering_free(Lowering *l) {
     map_free(&l->body_of);
     map_free(&l->entry_params);
     map_free(&l->shared_address);
-    for (int c = 0; c < CLASS_COUNT; c++) map_free(&l->constant_of[c]);
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        map_free(&l->constant_of[c]);
+        map_free(&l->shared_constant_of[c]);
+    }
+    free(l->shared_constants);
     free(l->code);
     free(l->locations);
     free(l->texts);

@@ -95,7 +95,10 @@ struct Lowering {
     // Constant rows.
     uint8_t *constants;
     uint32_t constant_size, constant_capacity;
-    Map constant_of[CLASS_COUNT]; // value → offset
+    Map constant_of[CLASS_COUNT];        // value → offset
+    Map shared_constant_of[CLASS_COUNT]; // the same for addresses of shared memory
+    struct KernelSharedConstant *shared_constants;
+    int shared_constant_count, shared_constant_capacity;
 
     // Shared variables in the order in which they were met.
     const PtxVariable **shared;
@@ -120,6 +123,12 @@ Body *body_of(Lowering *l, PtxFunction *function);
 // Notes that a register is read or written here.
 void note_access(Lowering *l, int reg, bool write);
 
+// ---- target.c
+
+// Why the target of the function's module has no such instruction as the one being lowered; NULL if
+// it has.
+const char *target_fault(Lowering *l);
+
 // ---- uses.c
 
 // Notes that the instruction being lowered reads or writes a row.
@@ -128,6 +137,14 @@ void note_use(Lowering *l, Row row, bool write);
 void add_use(Lowering *l, Row row, int kind);
 // Gives it all uses noted, and its rule.
 void add_uses(Lowering *l, const Insn *i);
+
+// ---- in_flight.c
+
+// Keeps registers of wgmma.mma_async alive until the waits that cover it. To be called before rows
+// are assigned.
+void extend_in_flight(Body *body);
+// The flags Kernel.in_flight.
+const uint8_t *flag_in_flight(Lowering *l);
 
 // ---- storage.c
 

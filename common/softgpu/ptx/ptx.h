@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef enum {
     SPACE_NONE, // no state space named: a generic address
@@ -189,6 +190,12 @@ struct PtxModule {
     PtxFunction **functions;
     void *arena; // private
 };
+
+static inline bool ptx_has_modifier(const PtxInstruction *p, const char *modifier) {
+    for (int k = 0; k < p->modifier_count; k++)
+        if (!strcmp(p->modifiers[k], modifier)) return true;
+    return false;
+}
 
 // Why parsing failed, for a person. `line` counts from 1 in the PTX text.
 typedef struct {

@@ -68,16 +68,9 @@ static void fill_row(uint8_t *row, uint64_t value, RowClass class) {
     for (size_t lane = 0; lane < 32; lane++) memcpy(row + lane * bytes, &value, bytes);
 }
 
-// A constant row: `value` in all 32 lanes. width 1, 16, 32, 64.
-Row constant_row(Lowering *l, uint64_t value, int width) {
-    if (l->surveying) return ROW_CONSTANT;
-    RowClass class = class_of_width(width);
-    if (class >= CLASS_128) return ROW_NONE;
-    if (class == CLASS_PREDICATE)
-        value = value != 0;
-    else if (class != CLASS_64)
-        value &= (1ull << class_width(class)) - 1;
-    uint64_t *known = map_find(&l->constant_of[class], value);
+// A constant row of a class, looked up in `rows` by its value.
+static Row constant_in(Lowering *l, Map *rows, uint64_t value, RowClass class) {
+    uint64_t *known = map_find(rows, value);
     if (known) return ROW_CONSTANT | (Row)*known;
 
     uint32_t offset = l->constant_size, size = (class_bytes(class) + 63) & ~63u;
@@ -93,8 +86,35 @@ Row constant_row(Lowering *l, uint64_t value, int width) {
     memset(l->constants + offset, 0, size);
     fill_row(l->constants + offset, value, class);
     l->constant_size += size;
-    map_set(&l->constant_of[class], value, offset);
+    map_set(rows, value, offset);
     return ROW_CONSTANT | offset;
+}
+
+// A constant row: `value` in all 32 lanes. width 1, 16, 32, 64.
+Row constant_row(Lowering *l, uint64_t value, int width) {
+    if (l->surveying) return ROW_CONSTANT;
+    RowClass class = class_of_width(width);
+    if (class >= CLASS_128) return ROW_NONE;
+    if (class == CLASS_PREDICATE)
+        value = value != 0;
+    else if (class != CLASS_64)
+        value &= (1ull << class_width(class)) - 1;
+    return constant_in(l, &l->constant_of[class], value, class);
+}
+
+// A row with an address of shared memory, of 32 or 64 bits. A row of its own, whatever constants
+// have the same value: in a cluster it differs from CTA to CTA.
+static Row shared_row(Lowering *l, uint64_t address, int width) {
+    if (l->surveying) return ROW_CONSTANT;
+    RowClass class = class_of_width(width);
+    uint32_t size = l->constant_size;
+    Row row = constant_in(l, &l->shared_constant_of[class], address, class);
+    if (size == l->constant_size) return row; // known
+    l->shared_constants = lowering_grow(l->shared_constants, (size_t)l->shared_constant_count,
+                                        &l->shared_constant_capacity, sizeof *l->shared_constants);
+    l->shared_constants[l->shared_constant_count++] =
+        (struct KernelSharedConstant){row & ~ROW_CONSTANT, (uint32_t)width / 8};
+    return row;
 }
 
 // Puts a hidden instruction before the running one; returns the row that it fills.
@@ -200,6 +220,7 @@ static Row symbol_row(Lowering *l, const PtxOperand *o, int width, const char **
     Space space;
     if (symbol_address(l, o, &address, &space)) {
         if (space == SPACE_LOCAL) return hidden(l, local_address, address, width);
+        if (space == SPACE_SHARED) return shared_row(l, address, width);
         return constant_row(l, address, width);
     }
     if (resolve_variable(l, o)) {

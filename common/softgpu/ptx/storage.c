@@ -244,10 +244,12 @@ static uint64_t align_no_better(uint64_t address, uint64_t align) {
 }
 
 // Places shared variables in the order in which the survey met them, and dynamic shared memory
-// behind them. Schedules other than 0 give them the alignment that they declare and no more.
+// behind them. Schedules other than 0 give them the alignment that they declare and no more, unless
+// the usual one is asked for.
 void lay_out_shared(Lowering *l) {
     Kernel *k = l->kernel;
-    uint64_t strictest = 16, dynamic = 1;
+    bool usual = l->linker->usual_alignment;
+    uint64_t strictest = usual ? SHARED_RESERVED : 16, dynamic = 1;
     for (int i = 0; i < l->shared_count; i++) {
         const PtxVariable *v = l->shared[i];
         if (v->align > strictest) strictest = v->align;
@@ -270,7 +272,7 @@ void lay_out_shared(Lowering *l) {
     k->shared_static = (uint32_t)(address - base);
     if (dynamic == 1)
         address = align_up(address, 16);
-    else if (l->linker->schedule)
+    else if (l->linker->schedule && !usual)
         address = align_no_better(address, dynamic);
     else
         address = align_up(address, dynamic);

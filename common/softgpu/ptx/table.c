@@ -14,7 +14,8 @@ static const Form *const tables[] = {
     integer_forms,  bits_forms,    float_forms,       function_forms, half_forms,
     compare_forms,  convert_forms, pack_forms,        move_forms,     memory_forms,
     atomic_forms,   barrier_forms, warp_forms,        control_forms,  cp_async_forms,
-    mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,
+    mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,     wgmma_forms,
+    cluster_forms,  remote_forms,  register_forms,    bulk_forms,     tensor_map_forms,
 };
 
 // The tables one after the other; NULL behind the last.
@@ -86,13 +87,24 @@ static void index_tables(void) {
 
 // ---- modifiers
 
+// Is a modifier this word, in which # stands for a number?
+static bool word_fits(const char *word, const char *end, const char *modifier, size_t length) {
+    const char *number = memchr(word, '#', (size_t)(end - word));
+    if (!number) return (size_t)(end - word) == length && !memcmp(word, modifier, length);
+    size_t before = (size_t)(number - word), behind = (size_t)(end - number - 1);
+    if (length <= before + behind || memcmp(word, modifier, before)) return false;
+    for (size_t k = before; k < length - behind; k++)
+        if (modifier[k] < '0' || modifier[k] > '9') return false;
+    return !memcmp(number + 1, modifier + length - behind, behind);
+}
+
 // Is `modifier` one of the alternatives of the group [group, end)? Its number from 1, or 0.
 static int alternative(const char *group, const char *end, const char *modifier) {
     size_t length = strlen(modifier);
     for (int n = 1; group < end; n++) {
         const char *bar = memchr(group, '|', (size_t)(end - group));
         const char *stop = bar ? bar : end;
-        if ((size_t)(stop - group) == length && !memcmp(group, modifier, length)) return n;
+        if (word_fits(group, stop, modifier, length)) return n;
         group = stop + 1;
     }
     return 0;
@@ -109,7 +121,8 @@ static const char *next_group(const char *s, const char **begin, const char **en
     return s;
 }
 
-// Does the set `modifiers` of a form take exactly the modifiers of the instruction? Fills choice.
+// Does the set `modifiers` of a form take exactly the modifiers of the instruction? A set that ends
+// in * takes any others, too. Fills choice.
 bool modifiers_match(const char *modifiers, const PtxInstruction *p, uint8_t choice[16]) {
     if (p->modifier_count > 32) return false;
     uint32_t taken = 0;
@@ -117,6 +130,7 @@ bool modifiers_match(const char *modifiers, const PtxInstruction *p, uint8_t cho
     bool optional;
     memset(choice, 0, 16);
     for (int group = 0; (s = next_group(s, &begin, &end, &optional)); group++) {
+        if (*begin == '*') return true;
         int chosen = 0;
         for (int i = 0; i < p->modifier_count && !chosen; i++) {
             if (taken >> i & 1) continue;
@@ -243,6 +257,11 @@ static void explain(const PtxInstruction *p, char *why, size_t size) {
     pthread_mutex_unlock(&lock);
     if (!strcmp(p->opcode, "<unparsed>")) {
         snprintf(why, size, "its operands could not be read");
+        return;
+    }
+    const char *known_why = s->count ? NULL : refused_why(p);
+    if (known_why) {
+        snprintf(why, size, "%s", known_why);
         return;
     }
     if (!e) {

@@ -6,7 +6,8 @@
 
 #include "softgpu/execute/form.h"
 
-// Does the set `modifiers` of a form take exactly the modifiers of the instruction? Fills choice.
+// Does the set `modifiers` of a form take exactly the modifiers of the instruction? A set that ends
+// in * takes any others, too. Fills choice.
 bool modifiers_match(const char *modifiers, const PtxInstruction *p, uint8_t choice[16]);
 
 // Do count and kinds of the operands fit the pattern `operands`? Widths are not looked at.
@@ -30,7 +31,19 @@ int form_next(const PtxInstruction *p, int previous, Match *m);
 // The tables of forms one after the other; NULL behind the last.
 const Form *form_table(int number);
 
-// Writes the table of forms as Markdown (forms.c): `softgpu --forms`.
+// A form that ptxas takes and softgpu refuses: its name, its set of modifiers, and why (refused.c).
+typedef struct {
+    const char *name, *modifiers, *why;
+} RefusedForm;
+
+// They, ended by one without a name; by name, those of one name together.
+extern const RefusedForm refused_forms[];
+
+// Why this instruction is refused, by the first row that takes its name and modifiers; NULL if no
+// row does.
+const char *refused_why(const PtxInstruction *p);
+
+// Writes the table of forms, those done and those refused, as Markdown (forms.c): `softgpu --forms`.
 void softgpu_forms(FILE *to);
 
 #endif

@@ -180,6 +180,17 @@ static void write_report(const Settings *settings) {
     if (out != stderr) fclose(out);
 }
 
+// What there was no room for, errors and notes apart.
+static void print_dropped(void) {
+    ull errors = findings_errors_dropped(), notes = findings_notes_dropped();
+    if (errors)
+        fprintf(stderr, "softgpu: %llu more error%s not shown\n", errors,
+                errors == 1 ? " at another line is" : "s at other lines are");
+    if (notes)
+        fprintf(stderr, "softgpu: %llu more note%s not shown\n", notes,
+                notes == 1 ? " at another line is" : "s at other lines are");
+}
+
 void findings_finish(const Settings *settings) {
     if (settings->report_json) {
         write_report(settings);
@@ -197,8 +208,5 @@ void findings_finish(const Settings *settings) {
         f->printed = true;
         f->printed_count = f->count;
     }
-    if (findings_dropped())
-        fprintf(stderr,
-                "softgpu: %llu findings at other lines are not shown (only the first %d are)\n",
-                (ull)findings_dropped(), FINDINGS_KEPT);
+    print_dropped();
 }

@@ -22,8 +22,11 @@
 // 20.1 TB/s at 1.964 GHz = 10240 B/clk (FlashGPU-Sim's calibrated configurations).
 //
 // Lanes per clock and SM: CUDA C++ programming guide, "Arithmetic Instructions", by compute
-// capability. Loads and stores: one warp instruction per clock and SM. Tensor cores: the data
-// sheets' dense rates divided by SMs and boost clock.
+// capability (8.0, 9.0); b200 by the best practices guide 13, 12.1.1, which has the column 10.0:
+// what differs there is 128 for min, max and compare. "All other type conversions" are 16 on 8.0 and
+// 64 on 9.0; which conversion runs at which rate is in latencies.c. Loads and stores: one warp
+// instruction per clock and SM. Tensor cores: the data sheets' dense rates divided by SMs and boost
+// clock.
 //
 // Memory sizes are what nvidia-smi shows. Host copies: PCIe 4.0 (a100) and 5.0 x16, at 80 to 87% of
 // the wire's 31.5 and 63 GB/s.
@@ -63,6 +66,7 @@ static const GpuFigures all[] = {
         .ctas_per_sm = 32,
         .fma_lanes = 64,
         .alu_lanes = 64,
+        .compare_lanes = 64,
         .imad_lanes = 64,
         .fp64_lanes = 32,
         .mufu_lanes = 16,
@@ -99,6 +103,7 @@ static const GpuFigures all[] = {
         .ctas_per_sm = 32,
         .fma_lanes = 128,
         .alu_lanes = 64,
+        .compare_lanes = 64,
         .imad_lanes = 64,
         .fp64_lanes = 64,
         .mufu_lanes = 16,
@@ -135,6 +140,7 @@ static const GpuFigures all[] = {
         .ctas_per_sm = 32,
         .fma_lanes = 128,
         .alu_lanes = 64,
+        .compare_lanes = 64,
         .imad_lanes = 64,
         .fp64_lanes = 64,
         .mufu_lanes = 16,
@@ -171,6 +177,7 @@ static const GpuFigures all[] = {
         .ctas_per_sm = 32,
         .fma_lanes = 128,
         .alu_lanes = 64,
+        .compare_lanes = 128,
         .imad_lanes = 64,
         .fp64_lanes = 64,
         .mufu_lanes = 16,

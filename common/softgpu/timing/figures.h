@@ -21,6 +21,7 @@ typedef struct {
     uint32_t registers_per_sm, threads_per_sm, ctas_per_sm;
     // per clock and SM
     double fma_lanes, alu_lanes, imad_lanes, fp64_lanes, mufu_lanes, convert_lanes, lsu_lanes;
+    double compare_lanes; // min, max, setp
     double shared_bytes_per_clk;
     double tensor_flops_f16, tensor_flops_tf32, tensor_flops_fp8, tensor_flops_f64; // dense
     double launch_us;        // fixed cost of a kernel

@@ -141,6 +141,24 @@ void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass
     touch_lines(w, &lines, kind, bypass_l1);
 }
 
+void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
+    Sm *sm = w->sm;
+    if (!sm->gpu->settings->timing || !bytes) return;
+    uint64_t line = line_of(sm->gpu->memory, address);
+    unsigned at = address % LINE;
+    for (uint64_t end = at + bytes; end; line++) {
+        Touched t = {.line = line};
+        unsigned to = end < LINE ? (unsigned)end : LINE;
+        mark(&t, at, to, kind == TRAFFIC_WRITE);
+        if (kind == TRAFFIC_PREFETCH)
+            request(sm, line, t.sectors, 4, 0);
+        else
+            touch_line(w, &t, kind, true);
+        end -= to;
+        at = 0;
+    }
+}
+
 void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned size,
                     uint32_t mask, TrafficKind kind, bool bypass_l1) {
     (void)i;
@@ -174,4 +192,11 @@ void traffic_local(Warp *w, const Insn *i, const uint32_t offset[32], unsigned s
         }
         touch_lines(w, &lines, kind, false);
     }
+}
+
+void traffic_bulk_shared(Sm *sm, uint64_t bytes) {
+    if (!sm->gpu->settings->timing) return;
+    uint64_t wavefronts = (bytes + LINE - 1) / LINE;
+    sm->counters->shared_wavefronts += wavefronts;
+    sm->counters->shared_ideal += wavefronts;
 }

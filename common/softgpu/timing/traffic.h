@@ -6,7 +6,7 @@
 #include "softgpu/machine/machine.h"
 #include "softgpu/machine/ranges.h"
 
-typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC } TrafficKind;
+typedef enum { TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC, TRAFFIC_PREFETCH } TrafficKind;
 
 // An access of `size` bytes (1…32) per lane of `mask` to global memory. `bypass_l1`: volatile,
 // acquire, .cg and the like.
@@ -14,6 +14,10 @@ void traffic_global(Warp *w, const Insn *i, const uint64_t address[32], unsigned
                     uint32_t mask, TrafficKind kind, bool bypass_l1);
 // The same for an access whose bytes are known as ranges; to be called only when timing is on.
 void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass_l1);
+// A range of any length that a bulk copy moves, past L1; and `bytes` bytes of shared memory of an
+// SM of the running cluster that one writes or reads, without bank conflicts.
+void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind);
+void traffic_bulk_shared(Sm *sm, uint64_t bytes);
 // An access of `size` bytes (1…16) per lane to shared memory; counts wavefronts (bank conflicts).
 void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
                     uint32_t mask, TrafficKind kind);

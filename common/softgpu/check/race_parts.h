@@ -1,0 +1,239 @@
+// Private to the race check: its state, and how its files divide the work.
+//
+//   race.c         a cluster's state comes and goes; agents
+//   race_clock.c   who knows what: vector clocks
+//   race_sync.c    what barriers, mbarriers, fences and flags pass on
+//   race_exit.c    accesses to a CTA that may have ended
+//   race_shadow.c  the last accesses to every byte, and the question whether a new one may follow
+//   race_report.c  the words of findings
+//
+// Entries of a vector ("threads"): first all warps of the cluster, by rank and warp; behind them
+// *slots*, which stand for agents and for mbarriers. A slot serves one agent after another: it is
+// free again once the issuer of the next one knows of all that it stood for, so that knowing of the
+// next implies knowing of those. An mbarrier's slot counts: 1 initialised, 2 and fenced
+// (fence.mbarrier_init), 2 + n after n phases, on top of what the slot counted before.
+//
+// Invariant: vectors may move in memory when a slot is added or a Knowledge is made; so pointers
+// into them are fetched anew after either.
+#ifndef SOFTGPU_RACE_PARTS_H
+#define SOFTGPU_RACE_PARTS_H
+
+#include "softgpu/check/race.h"
+
+enum { RACE_SLOTS = 1024, RACE_MEMOS = 256, RACE_RECENT = 8, RACE_REPORTED = 64 };
+
+// An access, and at the same time the first of a set of accesses: it and those of `parent`. Number
+// 0 is nobody: its clock 0 is known to all.
+typedef struct {
+    uint16_t thread;
+    uint8_t kind;  // RaceAgentKind, RACE_NO_AGENT for generic accesses of a warp
+    uint8_t flags; // NODE_…
+    uint32_t clock;
+    uint32_t insn;
+    uint32_t parent;
+} RaceNode;
+enum { NODE_STRONG = 1, NODE_ASYNC_PROXY = 2, NODE_COPY = 4 };
+// … and, in a set of a granule, which of its 4 bytes were read: a bit each, from here on.
+enum { NODE_BYTES = 4, ALL_BYTES = 15 };
+
+// What is known somewhere (race.h): a number; its three vectors lie one behind the other. Warps'
+// are 0 to threads - 1.
+typedef uint32_t Knowledge;
+typedef enum { SEEN, PUBLISHED, PASSED, VECTORS } RaceVector;
+
+// The two numbers of a granule.
+static inline uint64_t granule(uint32_t write, uint32_t reads) {
+    return write | (uint64_t)reads << 32;
+}
+static inline uint32_t write_in(uint64_t granule) {
+    return (uint32_t)granule;
+}
+static inline uint32_t reads_in(uint64_t granule) {
+    return (uint32_t)(granule >> 32);
+}
+
+// A granule of 4 bytes of which not all bytes have had the same accesses.
+typedef struct {
+    uint32_t write[4], reads[4];
+} RaceBytes;
+#define RACE_SPLIT 0x80000000u
+
+typedef struct {
+    uint32_t last; // the highest clock it has given out
+    uint32_t open; // agents that are under way
+    bool mbarrier;
+} RaceSlot;
+
+typedef struct {
+    uint16_t thread; // its slot
+    uint32_t base;   // of what the slot counts
+    int owner;       // the warp that initialised it
+    const Insn *init;
+    Knowledge pending, completed; // what arrivals have released; up to the last completed phase
+    bool live, fenced;
+} RaceMbarrier;
+
+// Knowledge that strong accesses have left at a word of shared memory.
+typedef struct {
+    uint32_t word; // offset / 4 + 1; 0: empty
+    Knowledge knowledge;
+} RaceFlag;
+
+// What a warp is about to enter, lately made nodes.
+typedef struct {
+    uint32_t insn, clock, node;
+    uint8_t flags;
+} RaceRecent;
+
+// The last access of a thread of the clock to a CTA that isn't its own.
+typedef struct {
+    Warp *w; // who issued it
+    const Insn *insn;
+    uint32_t clock; // 0: none
+} RaceReach;
+
+struct RaceCta {
+    Race *race;
+    Cta *cta;
+    Race *own; // serves as `race` if the CTA is its cluster's first
+    int first; // thread of warp 0
+    uint32_t granules;
+    // Per granule: the last write, and in the high half the accesses that have read since, a set.
+    uint64_t *last;
+    size_t allocated;                       // granules
+    Knowledge bars[NAMED_BARRIERS], exited; // 0: none yet
+    RaceFlag *flags;
+    uint32_t flag_count, flag_capacity;
+    RaceReach *reach; // by threads
+    uint32_t reach_count, reach_capacity;
+};
+
+struct Race {
+    const Kernel *kernel;
+    uint64_t generation; // counts the clusters that this memory has served
+    int threads;         // warps
+    int used;            // entries of vectors in use
+    int stride;          // … and allocated, a multiple of 16
+    uint32_t *vectors;
+    uint32_t knowledge_count, knowledge_capacity;
+    bool fenced;  // some proxy fence has been executed: PUBLISHED and PASSED aren't all 0
+    bool proxies; // … or an async-proxy agent opened
+    bool flagged; // some strong access or fence has released
+    RaceSlot *slots;
+    int slot_count, slot_capacity;
+    RaceMbarrier *mbarriers; // [0] isn't used
+    uint32_t mbarrier_count, mbarrier_capacity;
+    struct RaceThread {
+        Knowledge released, acquirable; // by relaxed accesses; 0: none
+        RaceRecent recent[RACE_RECENT];
+    } * thread;
+    int thread_capacity;
+    Knowledge cluster_pending, cluster_completed;
+    Knowledge meeting; // scratch: what several issuers all know
+    RaceNode *nodes;
+    uint32_t node_count, node_capacity;
+    struct {
+        uint32_t set, node, result;
+    } memo[RACE_MEMOS];
+    RaceBytes *bytes;
+    uint32_t bytes_count, bytes_capacity, bytes_free; // free: 1 + the first of the list
+    RaceCta *ctas[CLUSTER_MAX];
+    int cta_count;
+    struct {
+        const Insn *insn;
+        uint32_t other, verdict;
+    } reported[RACE_REPORTED];
+};
+
+static inline uint32_t *race_vector(const Race *r, Knowledge k, RaceVector v) {
+    return r->vectors + ((size_t)k * VECTORS + v) * (size_t)r->stride;
+}
+static inline uint16_t race_thread(const Warp *w) {
+    return (uint16_t)(w->cta->race->first + w->id);
+}
+static inline bool agent_is(const RaceAgent *a) {
+    return a->kind && a->generation == a->race->generation;
+}
+static inline Race *race_of(const Warp *w) {
+    return w->cta->race->race;
+}
+
+// ---- race_clock.c
+
+// All forgotten; vectors for so many warps.
+void clocks_reset(Race *r, int threads);
+Knowledge knowledge_new(Race *r);
+void knowledge_join(Race *r, Knowledge to, Knowledge from);
+void knowledge_clear(Race *r, Knowledge k);
+// What all of these warps know.
+void knowledge_meet(Race *r, Knowledge to, Warp *const *warps, int count);
+// The warp's knowledge goes into `to`, and the warp's clock up.
+void knowledge_release(Race *r, Warp *w, Knowledge to);
+void clock_up(Race *r, uint16_t thread);
+// A slot's entry in the vectors: for an agent that `w` opens; for an mbarrier.
+uint16_t slot_for_agent(Race *r, const Warp *w);
+uint16_t slot_for_mbarrier(Race *r);
+static inline RaceSlot *slot_of(Race *r, uint16_t thread) {
+    return &r->slots[thread - r->threads];
+}
+
+// ---- race_sync.c
+
+// The order that a strong access of the lanes of `mask` brings.
+void race_flag(Warp *w, RaceCta *c, const uint32_t offset[WARP_SIZE], uint32_t mask, bool reads,
+               bool writes, RaceOrder order);
+
+// ---- race_shadow.c
+
+// What may be wrong with an access, from harmless to grave.
+typedef enum {
+    VERDICT_ORDERED,
+    VERDICT_FORMAL,   // a proxy fence only of another thread
+    VERDICT_UNFENCED, // no proxy fence
+    VERDICT_RACE,
+} RaceVerdict;
+
+// One instruction's accesses, while they are entered.
+typedef struct {
+    Race *race;
+    RaceCta *cta;
+    Warp *w;
+    const Insn *insn;
+    Knowledge knowledge;
+    const uint32_t *vectors[VECTORS]; // … its vectors, from race_begin on
+    RaceNode node;                    // what is entered, apart from its bytes
+    uint32_t ids[16];                 // … its numbers by bytes, once they are made
+    bool write, quiet;
+    uint32_t fine;               // a write that has been found to be ordered before
+    uint32_t set, bytes, result; // what add_read made last
+    // Of a warp's access; NULL of an agent's.
+    const uint32_t *offset;
+    unsigned size;
+    uint32_t mask;
+} RacePass;
+
+// Makes room for what one pass enters.
+void race_begin(RacePass *pass);
+// Enters an access to [low, high).
+void race_enter(RacePass *pass, uint32_t low, uint32_t high);
+void shadow_reset(RaceCta *c);
+
+// ---- race_exit.c
+
+// The thread, behind which is this warp, accesses the CTA, which isn't the warp's own.
+void race_reached(RaceCta *c, Warp *w, const Insn *i, uint16_t thread, uint32_t clock);
+void race_reach_reset(RaceCta *c);
+// The CTA's last warp has exited: findings for accesses that it need not have waited for.
+void race_reach_end(RaceCta *c);
+
+// ---- race_report.c
+
+// An access of `pass` to the bytes at `at` follows `earlier`, and may not.
+void report_race(RacePass *pass, uint32_t at, const RaceNode *earlier, bool earlier_writes,
+                 RaceVerdict verdict);
+void report_init(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t address,
+                 const RaceMbarrier *b, bool fence);
+void report_skipped(Warp *w, const Insn *i, int lane, uint32_t address, uint64_t known,
+                    uint64_t completed);
+
+#endif

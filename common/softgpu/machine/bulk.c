@@ -1,0 +1,545 @@
+// Bulk copies: issue, landing, groups and waits (bulk.h).
+#include "softgpu/machine/bulk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/check/findings.h"
+#include "softgpu/machine/cluster.h"
+#include "softgpu/machine/event.h"
+#include "softgpu/machine/global.h"
+#include "softgpu/machine/mbarrier.h"
+#include "softgpu/machine/parts.h"
+
+enum { LATENCY = 700, READ_LATENCY = 300 }; // in SM time: of a copy that misses L2; of a source
+// In random order: how many of the writes are slow ones, and how slow; longer than a round takes.
+enum { SLOW_ONE_IN = 4, SLOW_LATENCY = 100000 };
+#define ON_DEMAND UINT64_MAX
+
+typedef struct BulkOp BulkOp;
+struct BulkOp {
+    BulkOp *next;
+    const Insn *insn;
+    Warp *warp;
+    int lane;
+    uint32_t group;         // of the lane; for stores and reductions
+    uint64_t read_due, due; // when it has read its source; when it has landed or written
+    bool read, written;
+    bool awaited; // a wait_group has let its thread go on: its source may change
+    bool queued;  // a reduction that has read, and is in BulkPool.reductions
+    bool listed;  // in a list of its CTA; not any more when that has ended before it is applied
+    uint64_t generation;
+    RaceAgent agent;
+    uint8_t *kept; // what it has read: byte x of shared memory is kept[x - move.shared]
+    uint32_t kept_size;
+    BulkOp *next_reduction;
+    BulkMove move;
+};
+
+// What a CTA has under way.
+typedef struct BulkCta {
+    BulkOp *incoming, *outgoing; // in the order of issue
+    uint32_t *committed;         // groups that each thread has closed; NULL before the first
+    struct MapState {
+        uint64_t address;
+        uint32_t edits; // that the CTA has acquired
+        bool edited;    // by this CTA, and not released yet
+    } * maps;
+    int map_count, map_capacity;
+} BulkCta;
+
+// Memory that operations hand on, and reductions to be applied in the serial phase.
+struct BulkPool {
+    BulkOp *spare;
+    BulkOp *reductions, **last;
+};
+
+static struct BulkPool *pool_of(Sm *sm) {
+    if (!sm->bulk) {
+        sm->bulk = allocate(sizeof *sm->bulk);
+        *sm->bulk = (struct BulkPool){0};
+        sm->bulk->last = &sm->bulk->reductions;
+    }
+    return sm->bulk;
+}
+
+static BulkCta *cta_bulk(Cta *cta) {
+    if (!cta->bulk) {
+        cta->bulk = allocate(sizeof *cta->bulk);
+        *cta->bulk = (BulkCta){0};
+    }
+    return cta->bulk;
+}
+
+static BulkOp *op_new(Sm *sm) {
+    struct BulkPool *pool = pool_of(sm);
+    BulkOp *op = pool->spare;
+    if (op) {
+        pool->spare = op->next;
+    } else {
+        op = allocate(sizeof *op);
+        op->kept = NULL;
+        op->kept_size = 0;
+        op->generation = 0;
+    }
+    return op;
+}
+
+static bool is_outgoing(const BulkOp *op) {
+    return op->move.kind == BULK_STORE || op->move.kind == BULK_REDUCE;
+}
+
+static BulkOp **list_of(BulkOp *op) {
+    BulkCta *bulk = cta_bulk(is_outgoing(op) ? op->move.cta : op->move.barrier_cta);
+    return is_outgoing(op) ? &bulk->outgoing : &bulk->incoming;
+}
+
+static void append(BulkOp *op) {
+    BulkOp **link = list_of(op);
+    while (*link) link = &(*link)->next;
+    op->next = NULL;
+    *link = op;
+    op->listed = true;
+}
+
+static void take_off_list(BulkOp *op) {
+    if (!op->listed) return;
+    BulkOp **link = list_of(op);
+    while (*link != op) link = &(*link)->next;
+    *link = op->next;
+    op->listed = false;
+}
+
+// The operation is over.
+static void finish(BulkOp *op) {
+    take_off_list(op);
+    race_agent_close(&op->agent);
+    op->generation++; // events that are still to come mean nothing any more
+    struct BulkPool *pool = pool_of(op->warp->sm);
+    op->next = pool->spare;
+    pool->spare = op;
+}
+
+// ---- landing
+
+// A load or a copy to a peer moves its bytes, and the mbarrier learns of it. The operation is over.
+static void land(BulkOp *op) {
+    const BulkMove *move = &op->move;
+    Warp *w = op->warp;
+    Cta *barrier_cta = move->barrier_cta;
+    uint32_t barrier = move->barrier, bytes = move->bytes;
+    const Insn *insn = op->insn;
+    int lane = op->lane;
+    if (move->kind == BULK_LOAD)
+        bulk_load(w, insn, lane, move);
+    else
+        bulk_peer(w, insn, lane, move);
+    move->cta->sm->changes++;
+    race_agent_to_mbarrier(&op->agent, barrier_cta, barrier);
+    finish(op);
+    mbarrier_complete_tx(w, insn, lane, barrier_cta, barrier, bytes);
+}
+
+// Keeps what an operation's source holds now.
+static void keep(BulkOp *op) {
+    uint32_t size = bulk_footprint(&op->move);
+    if (op->kept_size < size) {
+        free(op->kept);
+        op->kept = allocate(size);
+        op->kept_size = size;
+    }
+    memcpy(op->kept, op->move.cta->shared + op->move.shared, size);
+    op->read = true;
+}
+
+static void read_source(BulkOp *op) {
+    if (op->read) return;
+    bulk_check_source(op->warp, op->insn, op->lane, &op->move);
+    keep(op);
+    op->warp->sm->changes++;
+}
+
+static void written(BulkOp *op) {
+    op->written = true;
+    op->warp->sm->changes++;
+    if (op->awaited) finish(op);
+}
+
+// Writes what a store has read, or reads now.
+static void write_store(BulkOp *op) {
+    struct GlobalMemory *m = op->warp->sm->gpu->memory;
+    const BulkMove *move = &op->move;
+    const uint8_t *image = op->read ? op->kept - move->shared : move->cta->shared;
+    if (!op->read) bulk_check_source(op->warp, op->insn, op->lane, move);
+    bulk_store(m, move, image);
+    op->read = true;
+    written(op);
+}
+
+// Reductions are atomics: other SMs see them in the serial phase only.
+static void write(BulkOp *op) {
+    Sm *sm = op->warp->sm;
+    if (op->written || op->queued) return;
+    if (op->move.kind != BULK_REDUCE || !must_defer(op->warp)) {
+        write_store(op);
+        return;
+    }
+    read_source(op);
+    struct BulkPool *pool = pool_of(sm);
+    op->queued = true;
+    op->next_reduction = NULL;
+    *pool->last = op;
+    pool->last = &op->next_reduction;
+}
+
+bool bulk_apply(Sm *sm) {
+    struct BulkPool *pool = sm->bulk;
+    if (!pool || !pool->reductions) return false;
+    for (BulkOp *op = pool->reductions; op;) {
+        BulkOp *next = op->next_reduction;
+        op->queued = false;
+        write_store(op);
+        op = next;
+    }
+    pool->reductions = NULL;
+    pool->last = &pool->reductions;
+    return true;
+}
+
+void bulk_forget(Sm *sm) {
+    struct BulkPool *pool = sm->bulk;
+    if (!pool) return;
+    for (BulkOp *op = pool->reductions, *next; op; op = next) {
+        next = op->next_reduction;
+        finish(op);
+    }
+    pool->reductions = NULL;
+    pool->last = &pool->reductions;
+}
+
+// ---- time
+
+static void come_due(Sm *sm, void *subject, uint64_t generation) {
+    BulkOp *op = subject;
+    if (op->generation != generation) return;
+    if (!is_outgoing(op)) {
+        land(op);
+        return;
+    }
+    if (!op->read && op->due > sm->time) {
+        read_source(op);
+        return;
+    }
+    if (op->due <= sm->time) write(op);
+}
+
+static void set_times(BulkOp *op) {
+    Sm *sm = op->warp->sm;
+    uint64_t now = sm->time;
+    switch (sm->gpu->settings->async) {
+    case ASYNC_EARLY: op->read_due = op->due = now; return;
+    case ASYNC_LATE: op->read_due = op->due = ON_DEMAND; return;
+    case ASYNC_RANDOM:
+        op->read_due = now + 1 + random_below(&sm->random, 3 * LATENCY);
+        op->due = op->read_due + (is_outgoing(op) ? random_below(&sm->random, 3 * LATENCY) : 0);
+        // Some writes take so long that blocks on other SMs get on to what ought to wait for them.
+        if (is_outgoing(op) && random_below(&sm->random, SLOW_ONE_IN) == 0)
+            op->due += random_below(&sm->random, SLOW_LATENCY);
+        return;
+    case ASYNC_TIMED: break;
+    }
+    op->due = now + LATENCY;
+    op->read_due = is_outgoing(op) ? now + READ_LATENCY : op->due;
+}
+
+// ---- issue
+
+// Tells the race check what the operation will touch.
+static void open_agent(BulkOp *op) {
+    static const RaceAgentKind kinds[] = {
+        [BULK_LOAD] = RACE_TMA_LOAD,          [BULK_STORE] = RACE_TMA_STORE,
+        [BULK_REDUCE] = RACE_TMA_STORE,       [BULK_PEER] = RACE_TMA_LOAD,
+        [BULK_PEER_REDUCE] = RACE_TMA_REDUCE,
+    };
+    const BulkMove *move = &op->move;
+    op->agent = (RaceAgent){.kind = RACE_NO_AGENT};
+    if (!race_on(op->warp)) return;
+    op->agent = race_agent_open(op->warp, op->insn, kinds[move->kind]);
+    uint32_t end = move->shared + bulk_footprint(move);
+    race_agent_access(&op->agent, move->cta, move->shared, end,
+                      is_outgoing(op) ? RACE_READ : RACE_WRITE);
+    if (move->source)
+        race_agent_access(&op->agent, move->source, move->source_offset,
+                          move->source_offset + move->bytes, RACE_READ);
+}
+
+static uint32_t thread_of(const Warp *w, int lane) {
+    return (uint32_t)(w->id * WARP_SIZE + lane);
+}
+
+static uint32_t *groups_of(Cta *cta) {
+    BulkCta *bulk = cta_bulk(cta);
+    if (!bulk->committed) {
+        size_t size = (size_t)cta->warp_count * WARP_SIZE * sizeof *bulk->committed;
+        bulk->committed = allocate(size);
+        memset(bulk->committed, 0, size);
+    }
+    return bulk->committed;
+}
+
+void bulk_issue(Warp *w, const Insn *i, int lane, const BulkMove *move) {
+    Sm *sm = w->sm;
+    BulkOp *op = op_new(sm);
+    op->insn = i;
+    op->warp = w;
+    op->lane = lane;
+    op->read = op->written = op->awaited = op->queued = false;
+    op->move = *move;
+    op->group = is_outgoing(op) ? groups_of(w->cta)[thread_of(w, lane)] : 0;
+    set_times(op);
+    open_agent(op);
+    append(op);
+    if (op->due <= sm->time) {
+        come_due(sm, op, op->generation);
+        return;
+    }
+    if (op->due == ON_DEMAND) return;
+    if (op->read_due != op->due) event_add(sm, op->read_due, come_due, op, op->generation);
+    event_add(sm, op->due, come_due, op, op->generation);
+}
+
+// ---- groups
+
+void bulk_commit(Warp *w, uint32_t mask) {
+    uint32_t *groups = groups_of(w->cta);
+    for (int l = 0; l < WARP_SIZE; l++) groups[thread_of(w, l)] += mask >> l & 1;
+}
+
+// Has a wait to cover this operation?
+static bool is_awaited(const BulkOp *op, const Warp *w, uint32_t mask, uint32_t newest) {
+    if (op->warp != w || !(mask >> op->lane & 1)) return false;
+    return w->cta->bulk->committed[thread_of(w, op->lane)] - op->group > newest;
+}
+
+Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
+    BulkCta *bulk = w->cta->bulk;
+    if (!bulk || !bulk->outgoing) return FLOW_NEXT;
+    uint64_t now = w->sm->time, until = 0;
+    bool defer = false;
+    if (w->sm->serial) bulk_apply(w->sm);
+    for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
+        next = op->next;
+        if (!is_awaited(op, w, mask, newest)) continue;
+        bool done = reads ? op->read : op->written;
+        uint64_t due = reads ? op->read_due : op->due;
+        if (!done && due != ON_DEMAND && due > now) {
+            until = due > until ? due : until;
+            continue;
+        }
+        if (!done && reads)
+            read_source(op);
+        else if (!done)
+            write(op);
+        defer |= !reads && !op->written;
+    }
+    if (until) {
+        warp_block(w, BLOCK_SLEEP, 0, until);
+        return FLOW_RETRY;
+    }
+    if (defer) return FLOW_DEFER; // reductions that only the serial phase can apply
+    for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
+        next = op->next;
+        if (op->awaited || !is_awaited(op, w, mask, newest)) continue;
+        race_agent_to_warp(&op->agent, w);
+        race_agent_close(&op->agent);
+        op->awaited = true;
+        if (op->written) finish(op);
+    }
+    return FLOW_NEXT;
+}
+
+// ---- landing on demand
+
+// Lands what signals an mbarrier and waits for a demand, those issued last first.
+static bool land_backwards(BulkOp *op, uint32_t address) {
+    if (!op) return false;
+    bool any = land_backwards(op->next, address);
+    if (op->move.barrier != address || op->due != ON_DEMAND) return any;
+    land(op);
+    return true;
+}
+
+bool bulk_demand(Cta *cta, uint32_t address) {
+    BulkCta *bulk = cta->bulk;
+    if (!bulk || cta->sm->gpu->settings->async != ASYNC_LATE) return false;
+    return land_backwards(bulk->incoming, address);
+}
+
+bool bulk_land_all(Sm *sm) {
+    bool any = false;
+    if (sm->gpu->settings->async != ASYNC_LATE) return false;
+    for (Cta *cta = sm->ctas; cta; cta = cta->next) {
+        BulkCta *bulk = cta->bulk;
+        if (!bulk || cta->ended) continue;
+        for (BulkOp *op = bulk->incoming, *next; op; op = next) {
+            next = op->next;
+            land(op);
+            any = true;
+        }
+        for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
+            next = op->next;
+            if (op->written || op->queued) continue;
+            write(op);
+            any = true;
+        }
+    }
+    return any;
+}
+
+// ---- edited maps
+
+static struct MapState *map_state(Cta *cta, uint64_t address, bool make) {
+    if (!make && !cta->bulk) return NULL;
+    BulkCta *bulk = cta_bulk(cta);
+    for (int k = 0; k < bulk->map_count; k++)
+        if (bulk->maps[k].address == address) return &bulk->maps[k];
+    if (!make) return NULL;
+    if (bulk->map_count == bulk->map_capacity) {
+        bulk->map_capacity = bulk->map_capacity ? 2 * bulk->map_capacity : 8;
+        bulk->maps = realloc(bulk->maps, (size_t)bulk->map_capacity * sizeof *bulk->maps);
+        if (!bulk->maps) abort();
+    }
+    bulk->maps[bulk->map_count] = (struct MapState){.address = address};
+    return &bulk->maps[bulk->map_count++];
+}
+
+void bulk_map_acquired(Cta *cta, uint64_t address, uint32_t edits) {
+    map_state(cta, address, true)->edits = edits;
+}
+
+bool bulk_map_known(const Cta *cta, uint64_t address, uint32_t edits) {
+    const struct MapState *s = map_state((Cta *)cta, address, false);
+    return s && s->edits == edits;
+}
+
+void bulk_map_edited(Cta *cta, uint64_t address) {
+    map_state(cta, address, true)->edited = true;
+}
+
+void bulk_maps_released(Cta *cta) {
+    if (!cta->bulk) return;
+    for (int k = 0; k < cta->bulk->map_count; k++) {
+        struct MapState *s = &cta->bulk->maps[k];
+        if (s->edited) tensor_map_release(global_pointer(cta->sm->gpu->memory, s->address));
+        s->edited = false;
+    }
+}
+
+// ---- the end
+
+// A store that its thread has not waited for may read shared memory that belongs to another block.
+static void end_outgoing(BulkOp *op, bool report) {
+    if (!op->awaited && report)
+        finding(op->warp, op->insn, op->lane, FINDING_LINT,
+                "Before the kernel ends let the thread that stores wait: "
+                "cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.",
+                "the block ends before this copy is known to have read its shared memory, which "
+                "another block may get");
+    race_agent_close(&op->agent);
+    op->awaited = true;
+    if (op->written || (!report && !op->queued)) {
+        finish(op);
+        return;
+    }
+    write(op);                         // which finishes it, or queues it
+    if (op->queued) take_off_list(op); // bulk_apply or bulk_forget finishes it
+}
+
+static void end_incoming(BulkOp *op, const Cta *cta, bool report) {
+    bool own = op->warp->cta == cta;
+    if (report && own)
+        finding(op->warp, op->insn, op->lane, FINDING_LINT,
+                "Wait for all copies before the kernel ends.",
+                "the block ends before this copy into its shared memory has landed");
+    else if (report)
+        finding(op->warp, op->insn, op->lane, FINDING_RACE,
+                "Let the block wait for all copies into its memory, or meet its peers at a "
+                "barrier of the cluster, before it ends.",
+                "block (%u,%u,%u) ends before this copy into its shared memory has landed",
+                cta->index[0], cta->index[1], cta->index[2]);
+    finish(op);
+}
+
+// Copies to peers that read this CTA's memory.
+static void end_sources(const Cta *cta, bool report) {
+    const Cluster *cluster = cta->cluster;
+    for (int rank = 0; cluster && rank < cluster->size; rank++) {
+        const Cta *peer = cluster->ctas[rank];
+        if (!peer || peer == cta || !peer->bulk) continue;
+        for (BulkOp *op = peer->bulk->incoming, *next; op; op = next) {
+            next = op->next;
+            if (op->move.source != cta) continue;
+            if (!report) {
+                finish(op);
+                continue;
+            }
+            finding(op->warp, op->insn, op->lane, FINDING_LINT,
+                    "Let the peer say that it has the bytes before the block ends (a barrier "
+                    "of the cluster).",
+                    "the block ends before this copy to a peer has read its shared memory");
+            land(op); // the memory is still there
+        }
+    }
+}
+
+// Bytes that came and were never announced have ended phases too early.
+static void end_barriers(Cta *cta) {
+    const Mbarrier *b;
+    for (int k = 0; (b = mbarrier_get(cta, k)); k++) {
+        int32_t tx = mbarrier_state(cta, b->address).tx;
+        if (tx >= 0) continue;
+        finding(
+            &cta->warps[0], b->init, -1, FINDING_BARRIER,
+            "Expect (expect_tx) all bytes of all copies that signal it: whole boxes, and what "
+            "peers send too.",
+            "the mbarrier at 0x%x has got %d bytes more than it was told to expect: a phase has "
+            "ended before its data had come",
+            b->address, -tx);
+    }
+}
+
+void bulk_cta_finish(Cta *cta, bool report) {
+    BulkCta *bulk = cta->bulk;
+    end_sources(cta, report);
+    if (!bulk) return;
+    if (report && cta->sm->gpu->settings->checks & CHECK_SYNC) end_barriers(cta);
+    for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
+        next = op->next;
+        end_outgoing(op, report);
+    }
+    while (bulk->incoming) end_incoming(bulk->incoming, cta, report);
+    if (bulk->committed)
+        memset(bulk->committed, 0, (size_t)cta->warp_count * WARP_SIZE * sizeof *bulk->committed);
+    bulk->map_count = 0;
+}
+
+void bulk_cta_free(Cta *cta) {
+    if (!cta->bulk) return;
+    free(cta->bulk->committed);
+    free(cta->bulk->maps);
+    free(cta->bulk);
+    cta->bulk = NULL;
+}
+
+void bulk_free(Sm *sm) {
+    struct BulkPool *pool = sm->bulk;
+    if (!pool) return;
+    while (pool->spare) {
+        BulkOp *next = pool->spare->next;
+        free(pool->spare->kept);
+        free(pool->spare);
+        pool->spare = next;
+    }
+    free(pool);
+    sm->bulk = NULL;
+}

@@ -1,0 +1,79 @@
+// Warpgroups and the wgmma.mma_async that they have issued (PTX ISA 9.7.15).
+//
+// The four warps of a warpgroup come to an instruction in their own time. The first to come opens
+// an operation, the others must come with the same instruction and the same operands; once all four
+// have, it can execute, for all of them at once. Operations execute in the order of issue. When, is
+// the setting `async` (machine/async.h): at once (early), when the first wait asks for it (late),
+// after a latency. Operands are read, and accumulators written, at that moment.
+//
+// Operations are numbered from 0. Invariant, for each warp of the group:
+//
+//     first <= waited <= executed <= complete <= issued <= next
+//
+// where `first` is the oldest that is kept, `waited` the first that no wait of the warp has covered
+// yet, `executed` the first that has not executed, `complete` the first that not all four warps
+// have issued, and `next` the number of the one to be opened.
+#ifndef SOFTGPU_WGMMA_H
+#define SOFTGPU_WGMMA_H
+
+#include "softgpu/check/race.h"
+#include "softgpu/machine/machine.h"
+
+enum { WARPGROUP = 4, GROUPS_FOLLOWED = 64 };
+
+typedef struct {
+    const Insn *insn;
+    uint64_t a, b;             // descriptors
+    bool accumulates;          // scale-d
+    uint32_t frame[WARPGROUP]; // where each warp's rows are: offset in its stack
+    uint64_t due;              // when it executes; UINT64_MAX: on demand
+} WgmmaOp;
+
+typedef struct Warpgroup Warpgroup;
+struct Warpgroup {
+    Warp *warps; // four in a row
+    WgmmaOp *ops;
+    uint64_t capacity; // of ops, a power of two: number n is ops[n % capacity]
+    uint64_t first, executed, next;
+    struct {
+        uint64_t issued, waited;
+        uint64_t groups;                // committed
+        uint64_t ends[GROUPS_FOLLOWED]; // operations of the latest groups: those below
+    } warp[WARPGROUP];
+    uint64_t busy;              // when the latest operation leaves the tensor cores
+    uint64_t armed, generation; // of the event
+    uint64_t events;            // that are to come, of earlier generations too
+    struct WgmmaReads *reads;   // by group: for the race check; NULL without it
+    Warpgroup *retired;         // list Sm.retired
+};
+
+// What a warp issues. False after a finding that ends the launch.
+bool wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulates);
+void wgmma_commit(Warp *w);
+// Have all but the `newest` last groups of the warp executed? Else the running group is blocked,
+// and the handler returns FLOW_RETRY.
+bool wgmma_wait(Warp *w, const Insn *i, uint32_t newest);
+
+// Operation number n; the operations in flight of a warp: issued, and not waited for.
+static inline WgmmaOp *wgmma_op(const Warpgroup *g, uint64_t n) {
+    return &g->ops[n & (g->capacity - 1)];
+}
+Warpgroup *wgmma_group(const Warp *w); // NULL before the first
+// Is a group of the warp's complete with operation n: has it been committed?
+bool wgmma_committed(const Warpgroup *g, const Warp *w, uint64_t n);
+
+// A warp's last lane has exited, at `i`.
+void wgmma_warp_exited(Warp *w, const Insn *i);
+// The CTA has ended: forgets its operations; and gives back their memory.
+void wgmma_cta_finish(Cta *cta);
+void wgmma_cta_free(Cta *cta);
+void wgmma_free(Sm *sm);
+
+// ---- execute/wgmma_multiply.c
+
+// Executes an operation: reads the operands and writes D, for all four warps.
+void wgmma_execute(const Warpgroup *g, const WgmmaOp *op);
+// Columns of B, by which its time counts.
+int wgmma_columns(const WgmmaOp *op);
+
+#endif
