@@ -169,8 +169,8 @@ __device__ static inline void scale_output(float (&o_reg)[HEAD_DIM / 8][4], int 
 // o_reg → O, lse → lse, rows past the last dropped.
 //
 // The four lanes of a row hold 16 bytes of piece t: half of a 32-byte sector, the least that memory
-// writes. So even lanes give their part of piece t + 1 for their right neighbour's of piece t, and a
-// store writes whole sectors:
+// writes. So even lanes give their part of piece t + 1 for their right neighbour's of piece t, and
+// a store writes whole sectors:
 //
 //   lanes    0  1  2  3 │ 0  1  2  3                 0     2    │ 1     3
 //   before   t          │ t + 1            after     t          │ t + 1
@@ -216,8 +216,8 @@ static inline int shared_memory_limit() {
 }
 
 // Launches a tensor-core kernel: a thread block for each tile of query rows of each head.
-static cudaError_t launch_tensor_cores(void (*kernel)(const Attention), int bytes,
-                                       const Attention *a) {
+static inline cudaError_t launch_tensor_cores(void (*kernel)(const Attention), int bytes,
+                                              const Attention *a) {
     const int64_t blocks = tiles_of(a->seqlen_q, TENSOR_ROWS) * a->batch * a->heads;
     if (blocks == 0) return cudaSuccess; // no query rows, no outputs
     const cudaError_t error = allow_shared_memory(kernel, bytes);
@@ -226,8 +226,8 @@ static cudaError_t launch_tensor_cores(void (*kernel)(const Attention), int byte
     return cudaGetLastError();
 }
 
-// Launches the variant of kernel<T, HEAD_DIM, KEYS> whose tile, with K and V `buffers` times, fits in
-// the device's shared memory; only the widest heads need the choice. Returns from the caller.
+// Launches the variant of kernel<T, HEAD_DIM, KEYS> whose tile, with K and V `buffers` times, fits
+// in the device's shared memory; only the widest heads need the choice. Returns from the caller.
 #define LAUNCH_TENSOR_CORES(kernel, buffers, a)                                                    \
     if constexpr (TENSOR_TILE_BYTES(HEAD_DIM, 64, buffers) > LEAST_SHARED_BYTES)                   \
         if (keys_that_fit(HEAD_DIM, buffers, shared_memory_limit()) < 64)                          \

@@ -81,7 +81,9 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
         return false;
     }
     run->same = options_size_given(sized);
-    const DefaultProblem *timing = run->same ? &chapter.check : &chapter.timing;
+    // What is only checked need not be built for the timing problem.
+    const bool one = run->same || o->check_only;
+    const DefaultProblem *timing = one ? &chapter.check : &chapter.timing;
     if (!problem_make(sized, &chapter, &chapter.check, built_head_dims, &run->checked, message) ||
         !problem_make(sized, &chapter, timing, built_head_dims, &run->timed, message)) {
         return false;

@@ -128,8 +128,9 @@ static bool guess_factor(Guess *g) {
     return true;
 }
 
-// Another head's result, or another row's.
+// Another head's result, or another row's. One number a row, as lse has, fits some row by chance.
 static bool guess_exchange(Guess *g) {
+    if (g->columns < 2) return false;
     int64_t head = g->first_head, r = g->first_r;
     for (int64_t other = 0; other < g->head_count && g->selection->chosen == NULL; other++) {
         const double *values = exact_row(g, other, r);

@@ -122,6 +122,7 @@ static void print_heading(FILE *to, const Run *run) {
     if (timed && !run->same) {
         problem_text(text, sizeof text, &run->timed);
         fprintf(to, "\ntimed:   %s", text);
+        if (run->timed.head_dim != p->head_dim) fprintf(to, " · head_dim %d", run->timed.head_dim);
     }
     if (sampled) {
         fprintf(to, ", %d of %d SMs simulated", run->timed.sample, d->sms);
@@ -241,6 +242,12 @@ static void print_small_sample(FILE *to, const Run *run) {
 static void print_busiest(FILE *to, const Run *run) {
     enum { SHOWN = 4 };
     bool any = false;
+    int width = 24;
+    for (int i = 0; i < run->count; i++) {
+        const StepResult *r = &run->results[i];
+        const int length = (int)strlen(r->step->name) + (r->backward ? 13 : 2); // " (backward)"
+        if (busy_known(r) && length > width) width = length;
+    }
     for (int i = 0; i < run->count; i++) {
         const StepResult *r = &run->results[i];
         if (!busy_known(r)) continue;
@@ -248,7 +255,7 @@ static void print_busiest(FILE *to, const Run *run) {
         snprintf(name, sizeof name, "%.40s%s", r->step->name, r->backward ? " (backward)" : "");
         fprintf(to, "%s  ", any ? "" : "\nbusiest units, % of the time\n");
         any = true;
-        print_padded(to, name, 24, false);
+        print_padded(to, name, width, false);
         bool shown[BUSY_UNITS] = {false};
         for (int s = 0; s < SHOWN; s++) {
             int most = -1;

@@ -3,10 +3,12 @@
 usage: lessons.py BUILD/VARIANT [N…]
 
 For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the lesson tells the reader
-to, and replaces what stands in the lesson between <!-- run:begin … --> and <!-- run:end -->. Beside
-the lesson it writes results.csv, results.png and tiles.png, and at last the front picture of the
-README; chapter 2's table is also the README's example. Every figure comes from the run; what was not measured is a dash. Needs nothing but Python;
-without matplotlib ($PLOT_PYTHON) the pictures stay as they are.
+to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
+<!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
+that run. Beside the lesson it writes results.csv, results.png and the chapter's other pictures, and at
+last the front picture of the README; chapter 2's table is also the README's example. Every figure
+comes from the run; what was not measured is a dash. Needs nothing but Python; without matplotlib
+($PLOT_PYTHON) the pictures stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
 """
 
 import glob
@@ -20,8 +22,12 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PLOT = ROOT / "common" / "plot"
-PART = re.compile(r"(<!-- run:begin[^>]*-->\n).*?(<!-- run:end -->)", re.DOTALL)
+PART = re.compile(r"(<!-- run:begin (?P<command>[^>]*) -->\n).*?(<!-- run:end -->)", re.DOTALL)
 SHOWN_IN_README = 2
+# A chapter's pictures beside results.png: the script, whether it wants the results, the files.
+PICTURES = {n: [("tiles.py", True, ("tiles.png",))] for n in (1, 2, 3, 4)}
+PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
+               ("pipelines.py", False, ("cycles.png", "pipelines.png"))]
 KINDS = {
     "roofline": "Times are a roofline: what the busiest unit alone would take.",
     "modelled": "Times are modelled.",
@@ -87,6 +93,12 @@ def table(rows):
     return "\n".join(lines) + "\n"
 
 
+def measured_columns(rows):
+    """The columns that hold anything but dashes."""
+    kept = [k for k in range(len(rows[0])) if any(row[k] != "—" for row in rows[1:])]
+    return [[row[k] for k in kept] for row in rows]
+
+
 def results_table(steps):
     rows = [["step", "time", "TFLOP/s", "% of peak", "HBM read", "HBM written", "workspace", "÷ naive",
              "÷ previous", "max error"]]
@@ -97,7 +109,7 @@ def results_table(steps):
                      bytes_text(step["hbm_write_bytes"]), bytes_text(step["workspace_bytes"]),
                      plain(step["speedup_over_naive"], "×"), plain(step["speedup_over_previous"], "×"),
                      error_text(step)])
-    return table(rows)
+    return table(measured_columns(rows))
 
 
 def busy_table(steps):
@@ -118,10 +130,11 @@ def run_text(run, command):
     where = device["name"] if device["kind"] == "gpu" else f"softgpu, modelling {device['name']}"
     clock = f" at {device['clock_ghz']:.3g} GHz" if device["clock_ghz"] else ""
     kind = next((step["time_kind"] for step in run["steps"] if step["time_kind"]), None)
-    return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\n"
-            f"Timed: {problem_text(run['timed_problem'])}.\n"
-            f"Checked: {problem_text(run['problem'])}.\n\n" + results_table(run["steps"]) +
-            busy_table(run["steps"]) + "\n![speedup over naive, and bytes through HBM](results.png)\n")
+    timed, checked = problem_text(run["timed_problem"]), problem_text(run["problem"])
+    any_checked = any(any(step["errors"].values()) for step in run["steps"])
+    return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\nTimed: {timed}.\n" +
+            (f"Checked: {checked}.\n" if any_checked else "") +
+            "\n" + results_table(run["steps"]) + busy_table(run["steps"]))
 
 
 def draw(script, *arguments):
@@ -131,38 +144,57 @@ def draw(script, *arguments):
         print(f"lessons: {script} drew nothing; the picture stays as it is", file=sys.stderr)
 
 
-def replace_part(path, part):
-    """Puts `part` between the markers of a file; None only looks whether they are there."""
+def commands_of(path):
+    """The commands between whose markers something is to be written."""
+    return [match["command"] for match in PART.finditer(path.read_text(encoding="utf-8"))]
+
+
+def replace_part(path, command, part):
+    """Puts `part` between the markers that name `command`."""
     text = path.read_text(encoding="utf-8")
-    if len(PART.findall(text)) != 1:
-        raise SystemExit(f"{path}: needs one <!-- run:begin … --> and <!-- run:end --> pair")
-    if part is not None:
-        path.write_text(PART.sub(lambda m: m.group(1) + part + m.group(2), text), encoding="utf-8")
+    if commands_of(path).count(command) != 1:
+        raise SystemExit(f"{path}: needs one <!-- run:begin {command} --> and <!-- run:end --> pair")
+    path.write_text(PART.sub(lambda m: m[1] + part + m[3] if m["command"] == command else m[0], text),
+                    encoding="utf-8")
+
+
+def run_chapter(program, options):
+    """One run: its JSON, its CSV, and what it printed."""
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([program, *options, "--json", f"{scratch}/run.json", "--csv",
+                               f"{scratch}/run.csv", "--plot", f"{scratch}/run.png"],
+                              stdout=subprocess.PIPE, encoding="utf-8", check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"lessons: {program} {' '.join(options)} ended with status "
+                             f"{done.returncode}; the lesson stays as it is")
+        run = json.loads(pathlib.Path(scratch, "run.json").read_text(encoding="utf-8"))
+        csv = pathlib.Path(scratch, "run.csv").read_bytes()
+        return run, csv, done.stdout.split(f"\n{scratch}")[0].rstrip()
 
 
 def write_lesson(variant, chapter):
     folder = pathlib.Path(glob.glob(str(ROOT / f"{chapter:02d}_*"))[0])
     lesson = folder / "README.md"
-    replace_part(lesson, None)
-    print(f"chapter {chapter}: ./run", flush=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
-        done = subprocess.run([program, "--json", f"{scratch}/run.json", "--csv", f"{scratch}/run.csv",
-                               "--plot", f"{scratch}/run.png"], stdout=subprocess.PIPE, encoding="utf-8",
-                              check=False)
-        if done.returncode != 0:
-            raise SystemExit(f"lessons: chapter {chapter}'s ./run ended with status {done.returncode}; "
-                             "the lesson stays as it is")
-        run = json.loads(pathlib.Path(scratch, "run.json").read_text(encoding="utf-8"))
-        csv = pathlib.Path(scratch, "run.csv").read_bytes()
-    (folder / "results.csv").write_bytes(csv)
+    program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
     command = f"make chapter-{chapter} && ./run"
-    replace_part(lesson, run_text(run, command))
-    if chapter == SHOWN_IN_README:
-        shown = [f"$ {command}"] + done.stdout.split(f"\n{scratch}")[0].rstrip().split("\n")
-        replace_part(ROOT / "README.md", "\n" + "".join(f"    {line}".rstrip() + "\n" for line in shown) + "\n")
+    for marker in commands_of(lesson):
+        options = marker.split()[1:] if marker.startswith("./run ") else []
+        print(f"chapter {chapter}:", "./run", *options, flush=True)
+        run, csv, shown = run_chapter(program, options)
+        if options:
+            replace_part(lesson, marker, run_text(run, marker))
+            continue
+        (folder / "results.csv").write_bytes(csv)
+        replace_part(lesson, f"make lessons CHAPTER={chapter}", run_text(run, command) +
+                     "\n![speedup over naive, and bytes through HBM](results.png)\n")
+        if chapter == SHOWN_IN_README:
+            lines = [f"$ {command}", *shown.split("\n")]
+            lines = "".join(f"    {line}".rstrip() + "\n" for line in lines)
+            replace_part(ROOT / "README.md", f"make lessons CHAPTER={chapter}", f"\n{lines}\n")
     draw("chapter.py", folder / "results.csv", folder / "results.png")
-    draw("tiles.py", folder / "results.csv", folder / "tiles.png")
+    for script, wants_results, files in PICTURES.get(chapter, ()):
+        inputs = [folder / "results.csv"] if wants_results else []
+        draw(script, *inputs, *(folder / name for name in files))
 
 
 def main():

@@ -290,7 +290,7 @@ def draw_recompute(plot, problem):
     axes.text(right, 4.95, "sums", fontsize=9, fontweight="bold", va="center")
     box(axes, left, 4.2, width, tall, "K, V: once", LIGHT)
     box(axes, left, 3.55, width, tall, "Q, dO of the rows", LIGHT)
-    box(axes, left, 2.55, width, 0.85, "kept: lse;  D = dO · O\ntwo numbers a row", DARK)
+    box(axes, left, 2.55, width, 0.85, "kept: lse;  D = dO · O\na few numbers a row", DARK)
     box(axes, middle, 4.2, width, tall, "S = scale · Q Kᵀ", WARM)
     box(axes, middle, 3.4, width, tall, "P = e^(S − lse)", WARM)
     box(axes, middle, 2.55, width, 0.6, "dP = dO Vᵀ\ndS = P ∘ (dP − D)", LIGHT)
@@ -312,7 +312,7 @@ def draw_recompute(plot, problem):
     axes.text(left, 1.75, "memory beside inputs and outputs", fontsize=9, fontweight="bold", va="center")
     most = max(value for value in problem.workspace.values() if value)
     parts = f"S, P, dP: 3 × {bytes_text(problem.score_bytes)}"
-    bars = [("standard", parts), ("recompute", "dQ's sums in fp32, and D")]
+    bars = [("standard", parts), ("recompute", "dQ's sums in fp32, D, rest of lse")]
     for k, (step, holds) in enumerate(bars):
         value, low = problem.workspace.get(step), 1.2 - 0.55 * k
         axes.text(left, low + 0.16, step, va="center", fontsize=9)

@@ -2,10 +2,31 @@
 #include "matrix.h"
 
 #include <check.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const matrix_dtypes[3] = {"fp32", "fp16", "bf16"};
 const int matrix_head_dims[2] = {64, 128};
+
+enum { HEAD_DIMS_MAX = 8 };
+
+const int *built_head_dims(void) {
+    static int head_dims[HEAD_DIMS_MAX];
+    const char *text = getenv("TEST_HEAD_DIMS");
+    if (text == NULL || *text == 0) text = "64 128";
+    for (int k = 0; k < HEAD_DIMS_MAX - 1; k++) {
+        char *end;
+        head_dims[k] = (int)strtol(text, &end, 10); // 0 at the end
+        text = end;
+    }
+    return head_dims;
+}
+
+int built_head_dim_count(void) {
+    int count = 0;
+    while (built_head_dims()[count] != 0) count++;
+    return count;
+}
 
 static bool is_fp32(const char *problem) {
     return strstr(problem, "--dtype fp32") != NULL;
@@ -15,7 +36,9 @@ const char *steps_of(int chapter, const char *problem) {
     static const char *const lists[] = {
         "naive", "tiled-matmul,two-pass",
         "normalise-every-block,normalise-once,mma-sync,swizzled,cp-async",
-        "standard,standard-tensor-cores,recompute,recompute-tensor-cores"};
+        "standard,standard-tensor-cores,recompute,recompute-tensor-cores",
+        "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup"};
+    if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
     if (is_fp32(problem) && chapter == 3) return "normalise-every-block,normalise-once";
     if (is_fp32(problem) && chapter == 4) return "standard,recompute";
     return lists[chapter - 1];

@@ -7,10 +7,13 @@
 
 extern const char *const matrix_dtypes[3];
 extern const int matrix_head_dims[2];
+// What the chapters are built for: $TEST_HEAD_DIMS, or 64 and 128.
+const int *built_head_dims(void);
+int built_head_dim_count(void);
 // The option --steps … of a chapter's own steps: those that the problem's dtype can have.
 const char *steps_of(int chapter, const char *problem);
-// How many results of a run are theirs: two a step where the default run has a backward pass, or the
-// problem says --backward.
+// How many results of a run are theirs: two a step where the default run has a backward pass, or
+// the problem says --backward.
 int results_of(int chapter, const char *problem);
 // The three (schedule, async) pairs of every problem.
 enum { MATRIX_PAIRS = 3 };

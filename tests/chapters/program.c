@@ -15,10 +15,19 @@
 #include <unistd.h>
 
 const StepName own_steps[] = {
-    {1, "naive", false},          {2, "tiled-matmul", false},
-    {2, "two-pass", false},       {3, "normalise-every-block", false},
-    {3, "normalise-once", false}, {3, "mma-sync", true},
-    {3, "swizzled", true},        {3, "cp-async", true},
+    {1, "naive", false},
+    {2, "tiled-matmul", false},
+    {2, "two-pass", false},
+    {3, "normalise-every-block", false},
+    {3, "normalise-once", false},
+    {3, "mma-sync", true},
+    {3, "swizzled", true},
+    {3, "cp-async", true},
+    {5, "wgmma", true},
+    {5, "tma-ring", true},
+    {5, "warp-specialised", true},
+    {5, "pingpong", true},
+    {5, "intra-warpgroup", true},
 };
 const int own_step_count = sizeof own_steps / sizeof *own_steps;
 
@@ -83,7 +92,8 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// Both streams go to files outside of the test's folder, which so shows only what the program wrote.
+// Both streams go to files outside of the test's folder, which so shows only what the program
+// wrote.
 static Outcome run_words(const char *name, const char *format, va_list arguments) {
     Outcome o = {0};
     char words[900], path[PATH_MAX + 64], out[80], err[80], *argv[80];

@@ -47,8 +47,8 @@ void array_write(const char *path, const Array *array);
 Array array_make(long a, long b, long c, long d, bool half);
 void arrays_are_equal(const Array *a, const Array *b); // bit for bit
 
-// The chapters' own steps whose default run is a forward pass alone, exhibits apart: those of chapters
-// 1 to 3. Chapter 4's are in test_backward, test_torch and the matrix.
+// The chapters' own steps whose default run is a forward pass alone, exhibits apart: those of
+// chapters 1 to 3 and 5. Chapter 4's are in test_backward, test_torch and the matrix.
 typedef struct {
     int chapter;
     const char *name;

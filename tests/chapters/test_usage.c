@@ -87,7 +87,7 @@ static const struct {
     {"--schedule x", "--schedule x: "},
     {"--schedule 1,,2", "--schedule : "},
     {"--check memory", "--check memory: "},
-    {"--check race", "--check race: not built yet"},
+    {"--check races", "--check races: "},
     {"--async sometimes", "--async sometimes: "},
     {"--numerics exact", "--numerics exact: "},
     {"--threads 0", "--threads 0: "},

@@ -1,0 +1,135 @@
+// Chapter 5's backward (step intra-warpgroup): gradients over dtypes, head_dims, masks, lengths and
+// head groups, each in another order of warps and of asynchronous operations; the deterministic
+// order bit for bit; rows and keys that see nothing; refusals. Half a minute on two cores.
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "program.h"
+
+// Runs the problem: forward and backward must be right, without a finding.
+static void right(const char *problem) {
+    Outcome o =
+        run_chapter(5, "--backward --check-only --json - --steps intra-warpgroup %s", problem);
+    ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 2);
+}
+
+// Shorter and longer than a tile of 128 keys and of 64 or 128 query rows, and just beside them.
+static const char *const lengths[] = {
+    "--seqlen 1",
+    "--seqlen 63",
+    "--seqlen 65",
+    "--seqlen 127",
+    "--seqlen 200",
+    "--seqlen-q 65 --seqlen-k 200",
+    "--seqlen-q 200 --seqlen-k 65",
+    "--seqlen-q 1 --seqlen-k 300",
+    "--seqlen-q 129 --seqlen-k 1",
+};
+enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
+static const char *const extras[] = {
+    "--heads 2",
+    "--heads 4 --kv-heads 2",
+    "--heads 2 --window 16,0",
+    "--heads 3 --kv-heads 1 --softcap 5",
+    "--heads 2 --window 33,7 --deterministic",
+    "--heads 2 --kv-heads 1 --window 0,40 --softcap 2 --deterministic",
+    "--heads 4 --kv-heads 2 --deterministic",
+    "--heads 2 --scale -0.2",
+};
+enum { EXTRAS = sizeof extras / sizeof *extras };
+
+static const char *const orders[] = {"--schedule 0 --async early", "--schedule 7 --async late",
+                                     "--schedule 23 --async random"};
+
+// Cell i: dtype, head_dim, causal or not. The extras move against the lengths from cell to cell.
+START_TEST(every_length) {
+    static const char *const dtypes[] = {"fp16", "bf16"};
+    char problem[300];
+    enter_folder();
+    for (int l = 0; l < LENGTHS; l++) {
+        snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s %s",
+                 1 + l % 2, dtypes[_i % 2], _i / 2 % 2 == 0 ? 64 : 128, lengths[l],
+                 extras[(l + _i) % EXTRAS], _i / 4 ? " --causal" : "", orders[(l + _i) % 3]);
+        right(problem);
+    }
+}
+END_TEST
+
+// The fixed order gives the same bits in every schedule, also where tiles of keys are skipped.
+static const char *const fixed_orders[] = {
+    "--seqlen-q 300 --seqlen-k 520 --heads 2 --head-dim 64",
+    "--seqlen-q 150 --seqlen-k 400 --heads 4 --kv-heads 2 --head-dim 128 --causal",
+    "--seqlen 400 --heads 2 --kv-heads 1 --head-dim 64 --window 20,10 --dtype bf16",
+};
+enum { FIXED_ORDERS = sizeof fixed_orders / sizeof *fixed_orders, RUNS = 9 };
+
+START_TEST(deterministic_is_bit_identical) {
+    static const char *const tensors[] = {"dq", "dk", "dv"}, *const async[] = {"early", "late",
+                                                                               "random"};
+    char problem[300], path[64];
+    Array first[3];
+    enter_folder();
+    for (int r = 0; r < RUNS; r++) {
+        snprintf(problem, sizeof problem,
+                 "--deterministic --save out --batch 1 %s --schedule %d --async %s",
+                 fixed_orders[_i], r, async[r % 3]);
+        right(problem);
+        for (int t = 0; t < 3; t++) {
+            snprintf(path, sizeof path, "out/%s.npy", tensors[t]);
+            Array array = array_read(path);
+            if (r == 0)
+                first[t] = array;
+            else
+                arrays_are_equal(&first[t], &array);
+        }
+    }
+}
+END_TEST
+
+// A chain of blocks that wait for each other, many more than there are SMs.
+START_TEST(turns_with_few_sms) {
+    enter_folder();
+    right(
+        "--sms 4 --deterministic --batch 1 --heads 2 --seqlen-q 260 --seqlen-k 1500 --check none");
+}
+END_TEST
+
+// Rows that see no key (lse = -inf) have no part, and keys that no row sees get zeros.
+START_TEST(rows_and_keys_alone) {
+    enter_folder();
+    right("--batch 1 --heads 2 --seqlen-q 400 --seqlen-k 20 --causal");
+    right("--batch 1 --heads 2 --seqlen-q 140 --seqlen-k 20 --window 3,2 --head-dim 128");
+    right("--batch 1 --heads 2 --seqlen-q 20 --seqlen-k 400 --window 3,2 --deterministic");
+}
+END_TEST
+
+static const struct {
+    const char *arguments, *sentence;
+} refusals[] = {
+    {"--steps intra-warpgroup --dtype fp32", "wgmma multiplies fp16 and bf16"},
+    {"--steps intra-warpgroup --dtype fp8", "chapter 6"},
+    {"--steps pingpong", "pingpong has no backward"},
+};
+
+START_TEST(refuses) {
+    enter_folder();
+    Outcome o = run_chapter(5, "--backward --check-only --seqlen 64 %s", refusals[_i].arguments);
+    ck_assert_msg(strstr(o.out, refusals[_i].sentence) || strstr(o.err, refusals[_i].sentence),
+                  "%s\n%s%s", o.command, o.out, o.err);
+}
+END_TEST
+
+Suite *suite_hopper_backward(void) {
+    Suite *suite = suite_create("chapters: hopper backward");
+    TCase *tests = tcase_create("hopper backward");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, every_length, 0, 8);
+    tcase_add_loop_test(tests, deterministic_is_bit_identical, 0, FIXED_ORDERS);
+    tcase_add_test(tests, turns_with_few_sms);
+    tcase_add_test(tests, rows_and_keys_alone);
+    tcase_add_loop_test(tests, refuses, 0, 3);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
