@@ -129,6 +129,20 @@ START_TEST(other_gpus) {
 }
 END_TEST
 
+// Killing the launcher, as a timeout may, ends the program too.
+START_TEST(killed_launcher) {
+    char command[2048];
+    snprintf(command, sizeof command,
+             "file=$(mktemp); %s sh -c 'echo $$; exec sleep 20' >$file & launcher=$!\n"
+             "while [ ! -s $file ]; do sleep 0.05; done\n"
+             "read program <$file; rm $file; kill -0 $program || exit 7\n"
+             "kill -9 $launcher; sleep 0.5\n"
+             "[ ! -d /proc/$program ] || grep -q '^State:.Z' /proc/$program/status",
+             launcher());
+    ck_assert_msg(run(command) == 0, "%s", output);
+}
+END_TEST
+
 // A refused call is explained; whether it was meant is the program's to say.
 START_TEST(refused_calls_are_no_errors) {
     ck_assert_msg(softgpu("--strict", "misuse") == 0, "%s", output);
@@ -271,6 +285,7 @@ Suite *suite_programs(void) {
     tcase_add_test(tests, strict_programs);
     tcase_add_test(tests, other_gpus);
     tcase_add_test(tests, refused_calls_are_no_errors);
+    tcase_add_test(tests, killed_launcher);
     tcase_add_test(tests, contended_locks_are_quick);
     tcase_add_test(tests, json_report);
     tcase_add_loop_test(tests, bad_usage, 0, sizeof usage / sizeof *usage);

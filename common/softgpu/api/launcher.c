@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -275,6 +276,7 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     if (pid < 0) die("can't start a process: %s", strerror(errno));
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); // SIGKILL can't be passed on
         execv(program, argv + i);
         fprintf(stderr, "softgpu: %s: %s\n", argv[i], strerror(errno));
         _exit(STATUS_USAGE);
