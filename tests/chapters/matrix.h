@@ -17,6 +17,7 @@ const char *steps_of(int chapter, const char *problem);
 int results_of(int chapter, const char *problem);
 // The three (schedule, async) pairs of every problem.
 enum { MATRIX_PAIRS = 3 };
+extern const char *const matrix_orders[MATRIX_PAIRS];
 // Runs the problem under the three pairs: every step must be ok, exit status 0.
 void check_problem(int chapter, const char *problem);
 

@@ -81,6 +81,23 @@ void write_text(const char *path, const char *text) {
     ck_assert_int_eq(fclose(stream), 0);
 }
 
+void forward_reads_inputs_once(int chapter, const char *step_name, int head_dim) {
+    Outcome run =
+        run_chapter(chapter,
+                    "--steps %s --json - --batch 1 --heads 16 --seqlen 1024 --head-dim %d "
+                    "--sms 4 --sample 0 --check none",
+                    step_name, head_dim);
+    const Json *json = outcome_json(&run, 0);
+    every_step_is_ok(&run, json);
+    const double tensor = 16.0 * 1024 * head_dim * 2, lse = 16.0 * 1024 * 4;
+    const Json *step = step_named(json, step_name);
+    const double read = json_number(step, "hbm_read_bytes");
+    ck_assert_double_ge(read, 3 * tensor);
+    ck_assert_double_le(read, 1.1 * 3 * tensor);
+    ck_assert_double_le(json_number(step, "hbm_write_bytes"), 1.1 * (tensor + lse));
+    ck_assert_double_eq(json_number(step, "workspace_bytes"), 0);
+}
+
 bool file_exists(const char *path) {
     struct stat status;
     return lstat(path, &status) == 0;

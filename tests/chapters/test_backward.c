@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "program.h"
+#include "matrix.h"
 
 static const char cuda_cores[] = "standard,recompute";
 static const char all_steps[] = "standard,standard-tensor-cores,recompute,recompute-tensor-cores";
@@ -45,9 +45,6 @@ static const char *const extras[] = {
 };
 enum { EXTRAS = sizeof extras / sizeof *extras };
 
-static const char *const orders[] = {"--schedule 0 --async early", "--schedule 7 --async late",
-                                     "--schedule 23 --async random"};
-
 // Cell i: dtype, head_dim, causal or not. The extras move against the lengths from cell to cell.
 START_TEST(every_length) {
     static const char *const dtypes[] = {"fp16", "bf16", "fp32"};
@@ -56,7 +53,7 @@ START_TEST(every_length) {
     for (int l = 0; l < LENGTHS; l++) {
         snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s %s",
                  1 + l % 2, dtypes[_i % 3], _i / 3 % 2 == 0 ? 64 : 128, lengths[l],
-                 extras[(l + _i) % EXTRAS], _i / 6 ? " --causal" : "", orders[(l + _i) % 3]);
+                 extras[(l + _i) % EXTRAS], _i / 6 ? " --causal" : "", matrix_orders[(l + _i) % 3]);
         right(_i % 3 == 2 ? cuda_cores : all_steps, problem);
     }
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "program.h"
+#include "matrix.h"
 
 // Runs the problem: forward and backward must be right, without a finding.
 static void right(const char *problem) {
@@ -40,9 +40,6 @@ static const char *const extras[] = {
 };
 enum { EXTRAS = sizeof extras / sizeof *extras };
 
-static const char *const orders[] = {"--schedule 0 --async early", "--schedule 7 --async late",
-                                     "--schedule 23 --async random"};
-
 // Cell i: dtype, head_dim, causal or not. The extras move against the lengths from cell to cell.
 START_TEST(every_length) {
     static const char *const dtypes[] = {"fp16", "bf16"};
@@ -51,7 +48,7 @@ START_TEST(every_length) {
     for (int l = 0; l < LENGTHS; l++) {
         snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s %s",
                  1 + l % 2, dtypes[_i % 2], _i / 2 % 2 == 0 ? 64 : 128, lengths[l],
-                 extras[(l + _i) % EXTRAS], _i / 4 ? " --causal" : "", orders[(l + _i) % 3]);
+                 extras[(l + _i) % EXTRAS], _i / 4 ? " --causal" : "", matrix_orders[(l + _i) % 3]);
         right(problem);
     }
 }
