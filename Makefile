@@ -221,11 +221,12 @@ lessons: softgpu $(BUILD)/dump_layouts $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(
 #
 # Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
 
-SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp memory \
-    memory_checks atomic findings global settings timing block machine sample run branch fatbin api matrix \
-    matrix_move cp_async mbarrier definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper \
-    tensor_map bulk bulk_rules target threads
-HARNESS_SUITES := reference npy options check sample run
+SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
+    memory memory_checks atomic findings global settings timing traffic block machine sample run \
+    spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
+    definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
+    bulk_rules target threads
+HARNESS_SUITES := reference npy options check scatter sample run
 PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix \
     toy_backward backward hopper_forward hopper_backward torch machine_code sabotage
 LONG_SUITES := long_matrix long_sizes
@@ -302,11 +303,22 @@ run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TE
 
 test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
-	@$(MAKE) --no-print-directory test-sanitized
-	@$(call run_suite,harness)
-	@$(call run_suite,softgpu)
+	@echo "running the tests: programs, sanitized units, softgpu, harness; each prints when it ends"
+	@$(MAKE) --no-print-directory run-tests
+	@for run in harness softgpu programs; do echo "== $$run" && grep '%: Checks' $(TESTS)/$$run.log; done
+
+# Side by side, as many as there are jobs, the longest first. One that fails makes all fail; those
+# that run then still end and print.
+run-tests: run-programs test-sanitized run-softgpu run-harness
+run-harness run-softgpu: run-%:
+	@$(call shown_at_end,$(call run_suite,$*),$*)
+run-programs:
 	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)); export TEST_DISASSEMBLER; \
-	    $(call run_suite,programs)
+	    $(call shown_at_end,$(call run_suite,programs),programs)
+.PHONY: run-tests run-harness run-softgpu run-programs
+
+# Runs a command with what it prints in a file, and shows that when it has ended: its status is kept.
+shown_at_end = { $(1); } >$(TESTS)/$(2).log 2>&1; status=$$?; cat $(TESTS)/$(2).log; exit $$status
 
 FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
@@ -338,12 +350,10 @@ $(TESTS)/%.ptx: tests/programs/%.cu | $(NVCC) $(BUILD)/.compiler
 	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -arch=compute_80 -ptx $< -o $@
 
 run-sanitized: $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
-	@echo "== sanitized: softgpu, harness, fuzzers"
-	@CK_DEFAULT_TIMEOUT=60 ASAN_OPTIONS=detect_leaks=0 $(TESTS)/softgpu
-	@CK_DEFAULT_TIMEOUT=60 ASAN_OPTIONS=detect_leaks=0 $(TESTS)/harness
-	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS)
-	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_fatbin 3000 1
-	@ASAN_OPTIONS=detect_leaks=0 $(TESTS)/fuzz_npy 3000 1
+	@$(call shown_at_end,$(run_sanitized),sanitized)
+run_sanitized = echo "== sanitized: softgpu, harness, fuzzers" && export CK_DEFAULT_TIMEOUT=60 ASAN_OPTIONS=detect_leaks=0 && \
+    $(TESTS)/softgpu && $(TESTS)/harness && $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS) && \
+    $(TESTS)/fuzz_fatbin 3000 1 && $(TESTS)/fuzz_npy 3000 1
 
 # How fast the emulator is: chapter 1's kernels, and the same attention in plain C.
 $(TESTS)/plain_attention: tests/bench/plain_attention.c $(BUILD)/.flags

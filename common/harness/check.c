@@ -9,11 +9,6 @@
 static const double max_factor = 2, max_slack = 1e-5, rms_factor = 1.2, rms_slack_half_ulps = 0.3;
 enum { FEWEST_FOR_RMS = 1024 };
 
-const char *tensor_name(TensorName tensor) {
-    static const char *const names[] = {"o", "lse", "dq", "dk", "dv"};
-    return names[tensor];
-}
-
 static bool of_keys(TensorName tensor) {
     return tensor == TENSOR_DK || tensor == TENSOR_DV;
 }
@@ -46,11 +41,6 @@ int64_t tensor_index(const Problem *p, TensorName tensor, int64_t batch, int hea
     return ((batch * tensor_rows(p, tensor) + row) * heads + head) * p->built_head_dim + column;
 }
 
-static const double *values_of(const Results *results, TensorName tensor) {
-    const double *values[] = {results->o, results->lse, results->dq, results->dk, results->dv};
-    return values[tensor];
-}
-
 // Is the element still the poison that the buffer was filled with?
 static bool is_poison(const void *bytes, int64_t index, Dtype dtype) {
     size_t size = dtype_size(dtype);
@@ -61,10 +51,11 @@ static bool is_poison(const void *bytes, int64_t index, Dtype dtype) {
     return true;
 }
 
-// The limits, from the model's own errors. Where the model overflowed (fp16 scores beyond 65504),
-// its error there is taken to be that of the exact result's rounding.
+// The limits, from the model's own errors, or those of equally good sums that had less luck. Where
+// the model overflowed (in rows that reference_fits() didn't see), its error there is taken to be
+// that of the exact result's rounding.
 static void set_limits(const double *exact, const double *model, int64_t count, Dtype dtype,
-                       TensorCheck *check) {
+                       const Scatter *scatter, TensorCheck *check) {
     double squares = 0, exact_squares = 0;
     int64_t finite = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -77,11 +68,12 @@ static void set_limits(const double *exact, const double *model, int64_t count, 
         finite++;
     }
     if (finite > 0) check->model_rms = sqrt(squares / (double)finite);
-    check->limit = max_factor * check->model_max + max_slack;
+    check->limit = fmax(max_factor * check->model_max, scatter->max) + max_slack;
     check->rms_limit = NAN;
     if (finite >= FEWEST_FOR_RMS) {
         double ulp = half_ulp(sqrt(exact_squares / (double)finite), dtype);
-        check->rms_limit = rms_factor * check->model_rms + rms_slack_half_ulps * ulp;
+        double rms = fmax(rms_factor * check->model_rms, scatter->rms);
+        check->rms_limit = rms + rms_slack_half_ulps * ulp;
     }
 }
 
@@ -171,13 +163,13 @@ static void write_report(const Mismatch *m, const int64_t first[4], double got, 
 void check_tensor(const Problem *p, const Inputs *in, const Reference *reference, TensorName tensor,
                   const void *bytes, TensorCheck *check) {
     const Selection *selection = of_keys(tensor) ? &reference->keys : &reference->rows;
-    const double *exact = values_of(&reference->exact, tensor);
-    const double *model = values_of(&reference->model, tensor);
+    const double *exact = results_of(&reference->exact, tensor);
+    const double *model = results_of(&reference->model, tensor);
     Dtype dtype = tensor_dtype(p, tensor);
     int heads = tensor_heads(p, tensor), columns = tensor_columns(p, tensor);
     int64_t total = (int64_t)p->batch * heads * selection->count * columns;
     *check = (TensorCheck){.measured = true};
-    set_limits(exact, model, total, dtype, check);
+    set_limits(exact, model, total, dtype, &reference->scatter[tensor], check);
 
     bool finite_inputs = selection->chosen == NULL ||
                          (all_finite(in->q, query_elements(p)) &&

@@ -13,5 +13,10 @@
 
 void model_attention(const Problem *p, const Inputs *in, const Selection *rows,
                      const Selection *keys, bool backward, Results *results) {
-    attend(p, in, rows, keys, backward, results);
+    attend(p, in, rows, keys, backward, 0, results);
+}
+
+void model_variant(const Problem *p, const Inputs *in, const Selection *rows, const Selection *keys,
+                   bool backward, uint64_t variant, Results *results) {
+    attend(p, in, rows, keys, backward, variant, results);
 }

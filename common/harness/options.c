@@ -135,6 +135,18 @@ static bool size_in_range(const char *name, const char *text, int64_t least, int
     return true;
 }
 
+// One number for queries and keys. With 0 nothing would be left to compute, which is a slip; what an
+// empty side does is asked for by --seqlen-q 0 or --seqlen-k 0.
+static bool seqlen_in_range(const char *text, int64_t *value, Message *message) {
+    if (whole_number(text, value) && *value == 0) {
+        return refuse(message,
+                      "--seqlen %s: nothing to compute; give a whole number from 1 to %lld, or for "
+                      "an empty side --seqlen-q 0 or --seqlen-k 0",
+                      text, (long long)largest_size);
+    }
+    return size_in_range("seqlen", text, 1, value, message);
+}
+
 static bool read_window(const char *text, Options *o, Message *message) {
     char left[32];
     const char *comma = strchr(text, ',');
@@ -252,8 +264,11 @@ static bool read_sweep(const char *text, Options *o, Message *message) {
         if (o->swept_count == MOST_SWEPT) {
             return refuse(message, "--sweep: at most %d values", MOST_SWEPT);
         }
+        int64_t *value = &o->swept[o->swept_count++];
         int64_t least = strcmp(name, "seqlen-q") == 0 || strcmp(name, "seqlen-k") == 0 ? 0 : 1;
-        if (!size_in_range(name, part, least, &o->swept[o->swept_count++], message)) return false;
+        bool right = strcmp(name, "seqlen") == 0 ? seqlen_in_range(part, value, message)
+                                                 : size_in_range(name, part, least, value, message);
+        if (!right) return false;
     }
     return true;
 }
@@ -273,7 +288,7 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case TAKES_SIZE: return size_in_range(line->name, value, 1, place, message);
     case TAKES_LENGTH: return size_in_range(line->name, value, 0, place, message);
     case TAKES_SEQLEN:
-        if (!size_in_range(line->name, value, 1, &number, message)) return false;
+        if (!seqlen_in_range(value, &number, message)) return false;
         o->seqlen_q = o->seqlen_k = number;
         return true;
     case TAKES_SAMPLE:

@@ -78,7 +78,7 @@ bool pass_refused(const Step *step, const Problem *p, const Device *device, bool
     Attention a = attention_of(p);
     reason[0] = 0;
     if (backward && step->backward == NULL) {
-        snprintf(reason, size, "%s has no backward pass", step->name);
+        snprintf(reason, size, "no backward pass");
         return true;
     }
     const char *refusal = step->refuses != NULL ? step->refuses(&a, backward) : NULL;

@@ -8,13 +8,29 @@
 #define TANH         tanh
 #include "harness/standard_attention.h"
 
-// Above this many FLOPs only some rows are computed.
-static const double full_flops = 20e9;
+const double full_flops = 20e9;
 enum { SAMPLED_ROWS = 256 };
 
 void reference_attention(const Problem *p, const Inputs *in, const Selection *rows,
                          const Selection *keys, bool backward, Results *results) {
-    attend(p, in, rows, keys, backward, results);
+    attend(p, in, rows, keys, backward, 0, results);
+}
+
+const double *results_of(const Results *results, TensorName tensor) {
+    const double *values[] = {results->o, results->lse, results->dq, results->dk, results->dv};
+    return values[tensor];
+}
+
+const char *tensor_name(TensorName tensor) {
+    static const char *const names[] = {"o", "lse", "dq", "dk", "dv"};
+    return names[tensor];
+}
+
+int64_t results_count(const Problem *p, const Reference *reference, TensorName tensor) {
+    bool of_keys = tensor == TENSOR_DK || tensor == TENSOR_DV;
+    const Selection *selection = of_keys ? &reference->keys : &reference->rows;
+    int64_t heads = (int64_t)p->batch * (of_keys ? p->kv_heads : p->heads);
+    return heads * selection->count * (tensor == TENSOR_LSE ? 1 : p->head_dim);
 }
 
 void results_free(Results *results) {
@@ -36,6 +52,7 @@ void reference_make(const Problem *p, const Inputs *in, bool backward, Reference
     reference->backward = backward;
     reference_attention(p, in, &reference->rows, &reference->keys, backward, &reference->exact);
     model_attention(p, in, &reference->rows, &reference->keys, backward, &reference->model);
+    scatter_measure(p, in, reference);
 }
 
 void reference_free(Reference *reference) {

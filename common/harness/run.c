@@ -97,13 +97,19 @@ static void drop_inputs(const Run *run, Inputs *in) {
 }
 
 // Every result's step on one problem. The results of a step follow each other: forward, backward.
-static void run_problem(Run *run, const Problem *p, bool check, bool time) {
+// False: the problem is too large for its dtype, nothing ran.
+static bool run_problem(Run *run, const Problem *p, bool check, bool time, Message *message) {
     Inputs in;
     Reference reference;
     make_inputs(run, p, &in);
     if (check) {
         progress_next("computing the reference");
         reference_make(p, &in, run->backward, &reference);
+        if (!reference_fits(p, &reference, message)) {
+            reference_free(&reference);
+            drop_inputs(run, &in);
+            return false;
+        }
     }
     tell_sample(run, p->sample);
     int last = -1;
@@ -138,6 +144,7 @@ static void run_problem(Run *run, const Problem *p, bool check, bool time) {
     }
     if (check) reference_free(&reference);
     drop_inputs(run, &in);
+    return true;
 }
 
 // What follows from the times, and the exit status.
@@ -205,13 +212,14 @@ bool run_steps(Run *run, Message *message) {
                      ? run->options->schedule_count
                      : 1;
     progress_start(check_first + steps * orders + (time && !run->same ? check_timed + steps : 0));
-    run_problem(run, &run->checked, check_first, time && run->same);
-    if (time && !run->same) {
+    bool ran = run_problem(run, &run->checked, check_first, time && run->same, message);
+    if (ran && time && !run->same) {
         if (run->options->schedule_count > 0)
             tell_softgpu(run, "schedule", run->options->schedules[0]);
-        run_problem(run, &run->timed, check_timed, true);
+        ran = run_problem(run, &run->timed, check_timed, true, message);
     }
     progress_stop();
+    if (!ran) return false;
     conclude(run);
     return true;
 }

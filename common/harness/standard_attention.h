@@ -5,8 +5,11 @@
 //     STORED(x,p)  the value that is left of x when standard attention stores it in memory
 //     EXP LOG TANH of REAL
 //
-// and gets attend(). Queries are taken eight at a time: their scores with all keys are computed and
-// kept, as the textbook has it, so there is no online softmax here to share a mistake with.
+// and gets attend(). Its `variant` is 0 for the textbook's order of operations; other numbers take
+// as good a one: a row's sum starts at another key, and the backward pass has its P from lse.
+//
+// Queries are taken eight at a time: their scores with all keys are computed and kept, as the
+// textbook has it, so there is no online softmax here to share a mistake with.
 //
 // Masked keys are left out, not multiplied by zero: a NaN behind the mask changes nothing.
 
@@ -15,6 +18,7 @@
 #include <string.h>
 
 #include "harness/parallel.h"
+#include "harness/random.h"
 #include "harness/reference.h"
 
 enum {
@@ -50,6 +54,7 @@ typedef struct {
     REAL *row_max, *row_sum, *delta;
     bool keep_results; // store o, lse, dq of the rows
     bool backward;
+    uint64_t variant;
     Scratch *scratch; // one a thread
 } Attend;
 
@@ -142,6 +147,24 @@ static REAL score(const Problem *p, REAL dot) {
     return STORED(s, p);
 }
 
+// The sum of a row's exponentials, from one of its keys on to the last, and then from the first.
+static REAL row_total(const Attend *a, const REAL *weights, int64_t row, int64_t from, int64_t to) {
+    REAL sum = 0;
+    int64_t start = from;
+    if (a->variant > 0 && to > from) {
+        start += (int64_t)(random_bits(a->variant, 0, (uint64_t)row) % (uint64_t)(to - from));
+    }
+    for (int64_t j = start; j < to; j++) sum += weights[j];
+    for (int64_t j = from; j < start; j++) sum += weights[j];
+    return sum;
+}
+
+// P once more, for the backward pass, from a stored score and what the forward pass kept of a row.
+static REAL weight_again(const Attend *a, REAL stored, REAL row_max, REAL row_sum) {
+    if (a->variant == 0) return STORED(EXP(stored - row_max) / row_sum, a->p);
+    return STORED(EXP(stored - (row_max + LOG(row_sum))), a->p);
+}
+
 // The derivative of the cap at a score.
 static REAL cap_slope(const Problem *p, REAL s) {
     if (!(p->softcap > 0)) return 1;
@@ -202,16 +225,11 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
             weights[j] = score(p, weights[j]);
             if (weights[j] > maximum[r]) maximum[r] = weights[j];
         }
-        denominator[r] = 0;
-        if (a->backward && a->keep_results) { // (6) needs the scores' slope beside P
-            for (int64_t j = from[r]; j < to[r]; j++) {
-                s->gradients[r * length + j] = cap_slope(p, weights[j]);
-            }
+        if (a->backward && a->keep_results) { // (6) needs the scores beside P
+            for (int64_t j = from[r]; j < to[r]; j++) s->gradients[r * length + j] = weights[j];
         }
-        for (int64_t j = from[r]; j < to[r]; j++) {
-            weights[j] = EXP(weights[j] - maximum[r]);
-            denominator[r] += weights[j];
-        }
+        for (int64_t j = from[r]; j < to[r]; j++) weights[j] = EXP(weights[j] - maximum[r]);
+        denominator[r] = row_total(a, weights, slot[r], from[r], to[r]);
         for (int64_t j = from[r]; j < to[r]; j++) {
             weights[j] = STORED(weights[j] / denominator[r], p);
         }
@@ -244,13 +262,15 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
     }
     if (!a->keep_results) return;
 
-    // (5), into its own rows; the slopes wait in `gradients`.
+    // (5), into its own rows; the scores wait in `gradients`.
     REAL *dp = allocate(GROUP * length * (int64_t)sizeof(REAL));
     if (first < end) products(left, &s->right, columns, first, end, dp, length);
     for (int r = 0; r < row_count; r++) { // (6)
         for (int64_t j = from[r]; j < to[r]; j++) {
             int64_t at = r * length + j;
-            REAL ds = s->weights[at] * (STORED(dp[at], p) - delta[r]) * s->gradients[at];
+            REAL stored = s->gradients[at], weight = s->weights[at];
+            if (a->variant > 0) weight = weight_again(a, stored, maximum[r], denominator[r]);
+            REAL ds = weight * (STORED(dp[at], p) - delta[r]) * cap_slope(p, stored);
             s->gradients[at] = STORED(ds, p);
         }
     }
@@ -309,7 +329,7 @@ static void attend_keys(Attend *a, Scratch *s, int64_t head_of_all, const int64_
         for (int64_t i = from[r]; i < to[r]; i++) {
             int64_t at = r * length + i, slot = head_of_all * p->seqlen_q + i;
             REAL stored = score(p, s->weights[at]);
-            REAL weight = STORED(EXP(stored - a->row_max[slot]) / a->row_sum[slot], p);
+            REAL weight = weight_again(a, stored, a->row_max[slot], a->row_sum[slot]);
             REAL dp = STORED(s->gradients[at], p);
             s->weights[at] = weight;
             s->gradients[at] = STORED(weight * (dp - a->delta[slot]) * cap_slope(p, stored), p);
@@ -391,7 +411,7 @@ static void attend_all_rows(Attend *a) {
 // The whole computation: the selected rows forward (and dQ), then the selected keys' gradients,
 // which need the statistics of every row.
 static void attend(const Problem *p, const Inputs *in, const Selection *rows, const Selection *keys,
-                   bool backward, Results *results) {
+                   bool backward, uint64_t variant, Results *results) {
     int64_t heads = (int64_t)p->batch * p->heads, kv_heads = (int64_t)p->batch * p->kv_heads;
     int64_t row_values = heads * rows->count, key_values = kv_heads * keys->count * p->head_dim;
     const int64_t size = sizeof(double);
@@ -400,6 +420,7 @@ static void attend(const Problem *p, const Inputs *in, const Selection *rows, co
     results->lse = allocate(row_values * size);
     Attend a = {.p = p, .in = in, .rows = rows, .keys = keys, .results = results};
     a.backward = backward;
+    a.variant = variant;
     a.keep_results = true;
     if (!backward) {
         attend_all_rows(&a);

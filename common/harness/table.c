@@ -188,14 +188,41 @@ static void print_rows(FILE *to, const Run *run, bool backward) {
     }
 }
 
+// Is this refusal one that a row above has already? A step refuses both passes for one reason.
+static bool refused_before(const Run *run, int index) {
+    const StepResult *r = &run->results[index];
+    for (int i = 0; i < index; i++) {
+        const StepResult *earlier = &run->results[i];
+        if (earlier->backward != r->backward && earlier->step != r->step) continue;
+        if (strcmp(earlier->refused, r->refused) == 0) return true;
+    }
+    return false;
+}
+
+// What did not run, a line for each reason: the steps that have it, then the reason.
+static void print_refusals(FILE *to, const Run *run) {
+    for (int i = 0; i < run->count; i++) {
+        const StepResult *first = &run->results[i];
+        if (first->refused[0] == 0 || refused_before(run, i)) continue;
+        fprintf(to, "\n%s %s",
+                first->backward ? "backward not run:" : "not run:", first->step->name);
+        for (int j = i + 1; j < run->count; j++) {
+            const StepResult *r = &run->results[j];
+            if (r->backward != first->backward || strcmp(r->refused, first->refused) != 0) continue;
+            fprintf(to, ", %s", r->step->name);
+        }
+        fprintf(to, ": %s\n", first->refused);
+    }
+}
+
 // Errors, refusals and mismatches, in words.
 static void print_trouble(FILE *to, const Run *run) {
+    print_refusals(to, run);
     for (int i = 0; i < run->count; i++) {
         const StepResult *r = &run->results[i];
         char name[96];
         snprintf(name, sizeof name, "%02d.%d %.40s%s", run->chapter->number, r->number,
                  r->step->name, r->backward ? ", backward" : "");
-        if (r->refused[0] != 0) fprintf(to, "\n%s: not run: %s\n", name, r->refused);
         if (r->error[0] != 0) fprintf(to, "\n%s: %s\n", name, r->error);
         if (r->overrun) {
             fprintf(to,

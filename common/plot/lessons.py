@@ -7,7 +7,8 @@ to, and replaces what stands in the lesson between <!-- run:begin make lessons C
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
 that run. Beside the lesson it writes results.csv, results.png and the chapter's other pictures, and at
 last the front picture of the README; chapter 2's table is also the README's example. Every figure
-comes from the run; what was not measured is a dash. Needs nothing but Python; without matplotlib
+comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
+stands below its table, and on the terminal. Needs nothing but Python; without matplotlib
 ($PLOT_PYTHON) the pictures stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
 """
 
@@ -124,8 +125,8 @@ def busy_table(steps):
     return "\n" + table(rows)
 
 
-def run_text(run, command):
-    """What stands between the markers."""
+def run_text(run, command, shown):
+    """What stands between the markers: the run's numbers, and its own warnings about them."""
     device = run["device"]
     where = device["name"] if device["kind"] == "gpu" else f"softgpu, modelling {device['name']}"
     clock = f" at {device['clock_ghz']:.3g} GHz" if device["clock_ghz"] else ""
@@ -134,7 +135,8 @@ def run_text(run, command):
     any_checked = any(any(step["errors"].values()) for step in run["steps"])
     return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\nTimed: {timed}.\n" +
             (f"Checked: {checked}.\n" if any_checked else "") +
-            "\n" + results_table(run["steps"]) + busy_table(run["steps"]))
+            "\n" + results_table(run["steps"]) + busy_table(run["steps"]) +
+            "".join(f"\n{warning}\n" for warning in warnings_in(shown)))
 
 
 def draw(script, *arguments):
@@ -158,6 +160,12 @@ def replace_part(path, command, part):
                     encoding="utf-8")
 
 
+def warnings_in(shown):
+    """The paragraphs of a run's output that warn of its sample: numbers from it are not to be trusted."""
+    paragraphs = (" ".join(part.split()) for part in shown.split("\n\n"))
+    return [text for text in paragraphs if re.match(r"--sample \d+: ", text)]
+
+
 def run_chapter(program, options):
     """One run: its JSON, its CSV, and what it printed."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -169,7 +177,10 @@ def run_chapter(program, options):
                              f"{done.returncode}; the lesson stays as it is")
         run = json.loads(pathlib.Path(scratch, "run.json").read_text(encoding="utf-8"))
         csv = pathlib.Path(scratch, "run.csv").read_bytes()
-        return run, csv, done.stdout.split(f"\n{scratch}")[0].rstrip()
+        shown = done.stdout.split(f"\n{scratch}")[0].rstrip()
+        for warning in warnings_in(shown):
+            print(f"lessons: {program}: {warning}", file=sys.stderr)
+        return run, csv, shown
 
 
 def write_lesson(variant, chapter):
@@ -182,10 +193,10 @@ def write_lesson(variant, chapter):
         print(f"chapter {chapter}:", "./run", *options, flush=True)
         run, csv, shown = run_chapter(program, options)
         if options:
-            replace_part(lesson, marker, run_text(run, marker))
+            replace_part(lesson, marker, run_text(run, marker, shown))
             continue
         (folder / "results.csv").write_bytes(csv)
-        replace_part(lesson, f"make lessons CHAPTER={chapter}", run_text(run, command) +
+        replace_part(lesson, f"make lessons CHAPTER={chapter}", run_text(run, command, shown) +
                      "\n![speedup over naive, and bytes through HBM](results.png)\n")
         if chapter == SHOWN_IN_README:
             lines = [f"$ {command}", *shown.split("\n")]

@@ -9,6 +9,27 @@ const char *const matrix_orders[MATRIX_PAIRS] = {
     "--schedule 0 --async early", "--schedule 7 --async late", "--schedule 23 --async random"};
 const char *const matrix_dtypes[3] = {"fp32", "fp16", "bf16"};
 const int matrix_head_dims[2] = {64, 128};
+const char *const gradient_lengths[GRADIENT_LENGTHS] = {
+    "--seqlen 1",
+    "--seqlen 63",
+    "--seqlen 65",
+    "--seqlen 127",
+    "--seqlen 200",
+    "--seqlen-q 65 --seqlen-k 200",
+    "--seqlen-q 200 --seqlen-k 65",
+    "--seqlen-q 1 --seqlen-k 300",
+    "--seqlen-q 129 --seqlen-k 1",
+};
+const char *const gradient_extras[GRADIENT_EXTRAS] = {
+    "--heads 2",
+    "--heads 4 --kv-heads 2",
+    "--heads 2 --window 16,0",
+    "--heads 3 --kv-heads 1 --softcap 5",
+    "--heads 2 --window 33,7 --deterministic",
+    "--heads 2 --kv-heads 1 --window 0,40 --softcap 2 --deterministic",
+    "--heads 4 --kv-heads 2 --deterministic",
+    "--heads 2 --scale -0.2",
+};
 
 enum { HEAD_DIMS_MAX = 8 };
 

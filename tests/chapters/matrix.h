@@ -18,6 +18,12 @@ int results_of(int chapter, const char *problem);
 // The three (schedule, async) pairs of every problem.
 enum { MATRIX_PAIRS = 3 };
 extern const char *const matrix_orders[MATRIX_PAIRS];
+// Lengths shorter and longer than a tile of 128 keys and of 64 or 128 query rows, and just beside
+// them, and what else a problem may have: for the tests of backward passes. Chapter 4's take the
+// first seven of each.
+enum { GRADIENT_LENGTHS = 9, GRADIENT_EXTRAS = 8 };
+extern const char *const gradient_lengths[GRADIENT_LENGTHS];
+extern const char *const gradient_extras[GRADIENT_EXTRAS];
 // Runs the problem under the three pairs: every step must be ok, exit status 0.
 void check_problem(int chapter, const char *problem);
 

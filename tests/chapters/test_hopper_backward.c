@@ -3,6 +3,7 @@
 // order bit for bit; rows and keys that see nothing; refusals. Half a minute on two cores.
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "matrix.h"
@@ -14,41 +15,16 @@ static void right(const char *problem) {
     ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 2);
 }
 
-// Shorter and longer than a tile of 128 keys and of 64 or 128 query rows, and just beside them.
-static const char *const lengths[] = {
-    "--seqlen 1",
-    "--seqlen 63",
-    "--seqlen 65",
-    "--seqlen 127",
-    "--seqlen 200",
-    "--seqlen-q 65 --seqlen-k 200",
-    "--seqlen-q 200 --seqlen-k 65",
-    "--seqlen-q 1 --seqlen-k 300",
-    "--seqlen-q 129 --seqlen-k 1",
-};
-enum { LENGTHS = sizeof lengths / sizeof *lengths };
-
-static const char *const extras[] = {
-    "--heads 2",
-    "--heads 4 --kv-heads 2",
-    "--heads 2 --window 16,0",
-    "--heads 3 --kv-heads 1 --softcap 5",
-    "--heads 2 --window 33,7 --deterministic",
-    "--heads 2 --kv-heads 1 --window 0,40 --softcap 2 --deterministic",
-    "--heads 4 --kv-heads 2 --deterministic",
-    "--heads 2 --scale -0.2",
-};
-enum { EXTRAS = sizeof extras / sizeof *extras };
-
 // Cell i: dtype, head_dim, causal or not. The extras move against the lengths from cell to cell.
 START_TEST(every_length) {
     static const char *const dtypes[] = {"fp16", "bf16"};
     char problem[300];
     enter_folder();
-    for (int l = 0; l < LENGTHS; l++) {
+    for (int l = 0; l < GRADIENT_LENGTHS; l++) {
         snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s %s",
-                 1 + l % 2, dtypes[_i % 2], _i / 2 % 2 == 0 ? 64 : 128, lengths[l],
-                 extras[(l + _i) % EXTRAS], _i / 4 ? " --causal" : "", matrix_orders[(l + _i) % 3]);
+                 1 + l % 2, dtypes[_i % 2], _i / 2 % 2 == 0 ? 64 : 128, gradient_lengths[l],
+                 gradient_extras[(l + _i) % GRADIENT_EXTRAS], _i / 4 ? " --causal" : "",
+                 matrix_orders[(l + _i) % 3]);
         right(problem);
     }
 }
@@ -102,12 +78,33 @@ START_TEST(rows_and_keys_alone) {
 }
 END_TEST
 
+// Q, K and V of a real transformer, padded from head_dim 32, layer 0 with its outlier channels; dO is
+// ours.
+START_TEST(real_input) {
+    char command[600], problem[200];
+    enter_folder();
+    snprintf(command, sizeof command, "mkdir in && cp %s/*.npy in",
+             in_repository(_i / 2 ? "tests/data/minilm_layer5" : "tests/data/minilm_layer0"));
+    ck_assert_int_eq(system(command), 0);
+    Array q = array_read("in/q.npy");
+    ck_assert_int_eq(q.shape[3], 32);
+    Array dout = array_make(q.shape[0], q.shape[1], q.shape[2], q.shape[3], false);
+    for (long i = 0; i < dout.count; i++) dout.values[i] = (float)(i * 7919 % 2003 - 1001) / 500;
+    array_write("in/dout.npy", &dout);
+    for (int p = 0; p < MATRIX_PAIRS; p++) {
+        snprintf(problem, sizeof problem, "--input in%s %s",
+                 _i % 2 ? " --causal --dtype bf16 --deterministic" : "", matrix_orders[p]);
+        right(problem);
+    }
+}
+END_TEST
+
 static const struct {
     const char *arguments, *sentence;
 } refusals[] = {
     {"--steps intra-warpgroup --dtype fp32", "wgmma multiplies fp16 and bf16"},
     {"--steps intra-warpgroup --dtype fp8", "chapter 6"},
-    {"--steps pingpong", "pingpong has no backward"},
+    {"--steps pingpong", "backward not run: pingpong: no backward pass"},
 };
 
 START_TEST(refuses) {
@@ -126,6 +123,7 @@ Suite *suite_hopper_backward(void) {
     tcase_add_loop_test(tests, deterministic_is_bit_identical, 0, FIXED_ORDERS);
     tcase_add_test(tests, turns_with_few_sms);
     tcase_add_test(tests, rows_and_keys_alone);
+    tcase_add_loop_test(tests, real_input, 0, 4);
     tcase_add_loop_test(tests, refuses, 0, 3);
     suite_add_tcase(suite, tests);
     return suite;

@@ -252,11 +252,14 @@ END_TEST
 START_TEST(f39_dynamic_and_static_shared_memory_count_together) {
     const char *launcher = getenv("TEST_LAUNCHER"), *programs = getenv("TEST_PROGRAMS");
     char command[1024];
-    snprintf(command, sizeof command, "%s %s/shared_memory_limit >/dev/null",
+    enter_folder();
+    snprintf(command, sizeof command, "%s %s/shared_memory_limit >said 2>&1",
              launcher != NULL ? launcher : "build/softgpu/softgpu",
              programs != NULL ? programs : "build/tests/cuda");
     int status = system(command);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d\n%s", status,
+                  file_text("said"));
+    ck_assert_ptr_nonnull(strstr(file_text("said"), "rotate"));
 }
 END_TEST
 

@@ -66,6 +66,8 @@ static const struct {
     {"--softcap 1e400", "--softcap 1e400: "},
     {"--scale inf", "--scale inf: "},
     {"--scale 1e300", "--scale"},
+    {"--scale 10000 --check-only", "--scale 10000: scores reach"},
+    {"--scale 1e38 --dtype fp32 --check-only", "in fp32 (at most 3.40282e+38)"},
     {"--seed x", "--seed x: "},
     {"--seed -1", "--seed -1: "},
     {"--steps nonsense", "--steps nonsense: "},

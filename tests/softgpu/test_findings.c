@@ -115,6 +115,34 @@ START_TEST(text_for_people) {
 END_TEST
 
 // Without line information the PTX is shown, and how to get lines.
+// Lines of at most 100 columns, the rest further in; no word is lost, and a place stays whole.
+START_TEST(long_lines_are_folded) {
+    Bench *b = bench_open(BODY, CHECK_MEM);
+    char what[2048] =
+        "  warp 0 waits in an.instruction.with.a.very.long.name.as.tensor.copies.have "
+        "at some/folder/that/is/deep/kernel.cu:12";
+    for (int k = 0; k < 60; k++) sprintf(what + strlen(what), " word%d é", k);
+    finding(&b->warp, bench_insn(b, "ld.global.u32"), 0, FINDING_RACE, what, "first\n%s", what);
+    const Finding *f;
+    bench_findings(b, &f);
+    char *text = text_of(f);
+    ck_assert_ptr_nonnull(strstr(text, "\n  first\n    warp 0 waits in"));
+    ck_assert_ptr_nonnull(strstr(text, "\n      at some/folder/that/is/deep/kernel.cu:12 word0 "));
+    int words = 0, lines = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"), lines++) {
+        int columns = 0;
+        for (char *c = line; *c; c++) {
+            columns += ((unsigned char)*c & 0xc0) != 0x80;
+            words += !strncmp(c, " word", 5);
+        }
+        ck_assert_msg(columns <= 100, "%d columns: %s", columns, line);
+    }
+    ck_assert_int_eq(words, 2 * 60); // of what happened, and of the mend
+    ck_assert_int_ge(lines, 12);
+    bench_close(b);
+}
+END_TEST
+
 START_TEST(text_without_lines) {
     Bench *b = bench_open(BODY, CHECK_MEM);
     const Insn *st = bench_insn(b, "st.global.u32");
@@ -252,6 +280,7 @@ Suite *suite_findings(void) {
     tcase_add_test(c, the_line_is_the_key);
     tcase_add_test(c, text_for_people);
     tcase_add_test(c, text_without_lines);
+    tcase_add_test(c, long_lines_are_folded);
     tcase_add_test(c, lints_are_notes_unless_strict);
     tcase_add_test(c, errors_and_limits);
     tcase_add_test(c, notes_leave_room_for_errors);

@@ -279,7 +279,8 @@ START_TEST(deadlock) {
     const char *what = findings_get(0)->what;
     ck_assert_msg(strstr(what, "warps 0-1 wait in mbarrier.test_wait.shared.b64") != NULL, "%s",
                   what);
-    ck_assert_msg(strstr(what, "the last one was mbarrier.arrive.shared.b64") != NULL, "%s", what);
+    ck_assert_msg(strstr(what, "the last arrival was mbarrier.arrive.shared.b64") != NULL, "%s",
+                  what);
 }
 END_TEST
 

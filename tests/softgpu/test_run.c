@@ -110,6 +110,32 @@ START_TEST(spin_for_another_block) {
 }
 END_TEST
 
+// Lane 0 computes for long while the others of its warp poll for its store: in a turn of theirs the
+// warp comes back to the state it was in, but lane 0 has not had its turn.
+START_TEST(spin_for_a_lane_that_computes) {
+    kernel_begin();
+    emit(set_lane, R(0), ROW_NONE, 0);
+    emit(set, R(1), ROW_NONE, 0);
+    emit(less, P(0), R(0), 1);
+    guarded(emit_branch(8, 12), P(0), false);
+    emit(load_at, R(2), ROW_NONE, 9); // 4
+    emit(less, P(1), R(2), 1);
+    guarded(emit_branch(4, 7), P(1), false);
+    emit_branch(12, -1);
+    emit(add, R(1), R(1), 1); // 8
+    emit(less, P(1), R(1), 1000000);
+    guarded(emit_branch(8, 11), P(1), false);
+    emit(store_at, ROW_NONE, R(1), 9);
+    emit_exit(); // 12
+    for (options.schedule = 0; options.schedule < 3; options.schedule++) {
+        memory[9] = 0;
+        ck_assert_int_eq(run(1, 32), 0);
+        ck_assert_uint_eq(memory[9], 1000000);
+        ck_assert_int_eq(findings_count(), 0);
+    }
+}
+END_TEST
+
 // ---- order and determinism
 
 static uint32_t order[4096];
@@ -337,6 +363,7 @@ Suite *suite_run(void) {
     tcase_add_test(c, deadlock_by_spinning);
     tcase_add_test(c, no_deadlock);
     tcase_add_test(c, spin_for_another_block);
+    tcase_add_test(c, spin_for_a_lane_that_computes);
     tcase_add_test(c, deferral_order);
     tcase_add_test(c, same_for_any_threads);
     tcase_add_test(c, schedules_differ);

@@ -197,6 +197,67 @@ START_TEST(missing_warp) {
 }
 END_TEST
 
+// ---- more in flight than are kept (WGMMA_KEPT)
+
+// A and B are full of ones: each product adds 16.
+#define TIMES(n, loop)                                                                             \
+    "mov.u32 %r8, 0; " loop ": " PLAIN "add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, " n             \
+    "; @%p1 bra " loop ";\n"
+
+static int run_ones(const char *body) {
+    for (int k = 0; k < IMAGE; k += 2) image[k] = 0x80, image[k + 1] = 0x3f;
+    memset(in, 0, sizeof in);
+    desc_a = descriptor(SMEM, 16, 1024, 1);
+    desc_b = descriptor(SMEM + 0x4000, 16, 1024, 1);
+    findings_reset();
+    return run_wgmma(8, body);
+}
+
+static const char *const many[] = {
+    FENCE TIMES("10000", "L") COMMIT WAIT,
+    FENCE TIMES("5000", "L") COMMIT TIMES("5000", "M") COMMIT WAIT_1 WAIT,
+    // the other warps are ahead of warp 0, as far as they get
+    "setp.ge.u32 %p1, %t, 32; @%p1 bra GO; mov.u32 %r8, 0; SLOW: add.u32 %r8, %r8, 1;"
+    "setp.lt.u32 %p1, %r8, 100000; @%p1 bra SLOW; GO:" FENCE TIMES("10000", "L") COMMIT WAIT,
+};
+
+// With the race check too.
+START_TEST(more_than_are_kept) {
+    for (int order = 0; order < 4; order++) {
+        options.async = (AsyncOrder)order;
+        options.checks |= CHECK_RACE;
+        ck_assert_int_eq(run_ones(many[_i]), 0);
+        expect_nothing();
+        for (int t = 0; t < THREADS; t++)
+            for (int k = 0; k < 4; k++) {
+                float x;
+                memcpy(&x, &out[t][k], sizeof x);
+                ck_assert_float_eq(x, 160000);
+            }
+    }
+}
+END_TEST
+
+// However many there are, D is not to be touched. (65,536 is where a count of 16 bits begins anew.)
+START_TEST(touched_behind_very_many) {
+    options.async = ASYNC_LATE;
+    run_ones(FENCE TIMES("65536", "L") "add.f32 %x0, %x0, %x0;" COMMIT WAIT);
+    expect_finding(FINDING_RACE, "reads a register of the accumulator D");
+}
+END_TEST
+
+// Warp 0 comes only when the others have issued more than can wait for it.
+START_TEST(too_far_ahead) {
+#define AHEAD(n)                                                                                   \
+    "setp.lt.u32 %p2, %t, 32; @%p2 bar.sync 1, 128;" FENCE TIMES(                                  \
+        n, "L") "@!%p2 bar.sync 1, 128;" COMMIT WAIT
+    ck_assert_int_eq(run_ones(AHEAD("4096")), 0);
+    expect_nothing();
+    ck_assert_int_eq(run_ones(AHEAD("4097")), 719);
+    expect_finding(FINDING_DEADLOCK, "the other warps of the warpgroup");
+}
+END_TEST
+
 // Others' programs are told of missing fences, and of tiles that start in the middle of a swizzle's
 // pattern, by a note.
 START_TEST(imports) {
@@ -314,6 +375,9 @@ Suite *suite_wgmma_rules(void) {
     tcase_add_loop_test(tc, wrong_programs, 0, WRONG);
     tcase_add_loop_test(tc, unchecked, 0, WRONG);
     tcase_add_loop_test(tc, right_programs, 0, RIGHT);
+    tcase_add_loop_test(tc, more_than_are_kept, 0, 3);
+    tcase_add_test(tc, touched_behind_very_many);
+    tcase_add_test(tc, too_far_ahead);
     tcase_add_test(tc, both_lines);
     tcase_add_test(tc, unwritten_operands);
     tcase_add_test(tc, part_of_a_warpgroup);

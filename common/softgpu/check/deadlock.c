@@ -239,13 +239,13 @@ static void say_mbarriers(Text *t, const Kernel *kernel, const Cta *cta) {
         say(t, "\n    mbarrier at 0x%x, phase %llu (parity %u): %u of %u arrivals are missing",
             b->address, (unsigned long long)b->phases, s.phase & 1, s.pending, s.expected);
         if (b->bytes_expected || b->bytes_come)
-            say(t, "; it expects %llu bytes, and %llu have come",
+            say(t, "\n    it expects %llu bytes, and %llu have come",
                 (unsigned long long)b->bytes_expected, (unsigned long long)b->bytes_come);
         if (b->last_arrival) {
-            say(t, "; the last one was ");
+            say(t, "\n    the last arrival was ");
             say_place(t, kernel, b->last_arrival);
         } else {
-            say(t, "; nobody has arrived yet");
+            say(t, "\n    nobody has arrived yet");
         }
     }
 }
@@ -315,8 +315,7 @@ void report_deadlock(LaunchState *launch) {
 }
 
 void report_spinning(LaunchState *launch) {
-    report(
-        launch, "the warps that still run only wait in loops for memory that nobody changes",
-        "find who should have written what they wait for, and whether that block or warp can run "
-        "at all");
+    report(launch, "the warps that still run only go round loops in which nothing changes any more",
+           "find what should end each loop: who should have written what it waits for, and whether "
+           "that block or warp can run at all");
 }

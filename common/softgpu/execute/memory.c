@@ -248,14 +248,38 @@ static Access access_of(const Insn *i) {
     };
 }
 
-// Moves the data and keeps count of stores.
-static Flow move_data(Warp *w, const Insn *i, const Places *places, uint32_t mask) {
+// Moves a store's data. Is anything in memory other than before?
+static bool store_changes(Warp *w, const Insn *i, Places *places, uint32_t mask) {
     const MemoryOp *op = i->extra;
-    op->move(w, i, places, mask);
-    if (op->store) {
-        w->stores++;
-        w->sm->changes++;
+    uint8_t before[WARP_SIZE][WIDEST];
+    size_t bytes = (size_t)i->size * i->row_count;
+    places_spread(places, (unsigned)bytes);
+    for (uint32_t m = mask; m; m &= m - 1) {
+        int lane = __builtin_ctz(m);
+        memcpy(before[lane], places->at[lane], bytes);
     }
+    op->move(w, i, places, mask);
+    for (uint32_t m = mask; m; m &= m - 1) {
+        int lane = __builtin_ctz(m);
+        if (memcmp(before[lane], places->at[lane], bytes) != 0) return true;
+    }
+    return false;
+}
+
+// Moves the data and keeps count of stores. Only where an endless loop is looked for it matters
+// whether they change anything.
+static Flow move_data(Warp *w, const Insn *i, Places *places, uint32_t mask) {
+    const MemoryOp *op = i->extra;
+    if (!op->store) {
+        op->move(w, i, places, mask);
+        return FLOW_NEXT;
+    }
+    w->stores++;
+    w->sm->stores++;
+    if (w->sm->watch)
+        w->sm->changes += store_changes(w, i, places, mask);
+    else
+        op->move(w, i, places, mask);
     return FLOW_NEXT;
 }
 
@@ -280,22 +304,10 @@ static Flow access_shared(Warp *w, const Insn *i, uint32_t mask) {
 
 // As move_data, for local memory. Only its own lane sees that: a store of what was there already is
 // no sign that a loop gets on. Without optimisation wait loops have their variables there.
-static Flow move_local(Warp *w, const Insn *i, const Places *places, uint32_t mask) {
+static Flow move_local(Warp *w, const Insn *i, Places *places, uint32_t mask) {
     const MemoryOp *op = i->extra;
     if (!op->store) return move_data(w, i, places, mask);
-    uint8_t before[WARP_SIZE][WIDEST];
-    size_t bytes = (size_t)i->size * i->row_count;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        int lane = __builtin_ctz(m);
-        memcpy(before[lane], places->at[lane], bytes);
-    }
-    op->move(w, i, places, mask);
-    bool changed = false;
-    for (uint32_t m = mask; m && !changed; m &= m - 1) {
-        int lane = __builtin_ctz(m);
-        changed = memcmp(before[lane], places->at[lane], bytes) != 0;
-    }
-    if (changed) {
+    if (store_changes(w, i, places, mask)) {
         w->stores++;
         w->sm->changes++;
     }

@@ -90,7 +90,7 @@ Flow wgmma_mma_async(Warp *w, const Insn *i, uint32_t mask) {
     }
     if (f->a_shared && !check_operand(w, i, true, a)) return FLOW_FAULT;
     if (!check_operand(w, i, false, b)) return FLOW_FAULT;
-    return wgmma_issue(w, i, a, b, scale != 0) ? FLOW_NEXT : FLOW_FAULT;
+    return wgmma_issue(w, i, a, b, scale != 0);
 }
 
 static Flow fence(Warp *w, const Insn *i, uint32_t mask) {

@@ -157,6 +157,7 @@ struct Warp {
     struct SpinRecord {
         const Insn *pc;
         uint64_t hash, steps;
+        uint32_t ran; // lanes that have come to a backward branch since
         int left;
         bool recurs;
     } spin;
@@ -240,8 +241,9 @@ struct Sm {
     struct AsyncPool *async;              // memory of asynchronous operations; machine/async.h
     struct Warpgroup *retired_warpgroups; // memory that events still point to; machine/wgmma.h
     struct BulkPool *bulk;                // memory of bulk copies; machine/bulk.h
-    uint64_t changes; // stores, barrier completions, exits: progress, for deadlock detection
-    bool faulted;     // a finding that ends the launch
+    uint64_t changes; // barrier completions, atomics, exits, …: progress, for deadlock detection
+    uint64_t stores; // to global and shared memory; while `watch`, those that change it are changes
+    bool faulted;    // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
     // Allocations that this SM met lately (check/memory.c); cleared when a launch begins.
     struct AllocationCache {
@@ -261,7 +263,7 @@ struct Sm {
     Join *spare_joins;
     Frame *spare_frames;
     struct RemoteOp *spare_remote;
-    bool watch;                     // hash warps at backward branches: is everybody only spinning?
+    bool watch;                     // is everybody only spinning? machine/spin.c
     uint64_t finished;              // CTAs
     uint64_t work_least, work_most; // Cta.work of those
     uint64_t l1_bytes;              // size of `l1`

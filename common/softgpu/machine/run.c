@@ -56,7 +56,7 @@ typedef struct {
     int active_count;
     uint64_t work;                                         // instructions of the last round
     uint64_t changes, quiet_rounds, next_watch, watch_end; // for stuck()
-    uint64_t quiet_since;
+    uint64_t stores, quiet_since;
     uint64_t clocks;
     bool watching, failed;
 } Run;
@@ -218,6 +218,12 @@ static uint64_t count_changes(const Run *r) {
     return sum;
 }
 
+static uint64_t count_stores(const Run *r) {
+    uint64_t sum = 0;
+    for (int s = 0; s < r->grid.sms; s++) sum += r->gpu->sm[s].stores;
+    return sum;
+}
+
 // How often a clock has been read so far: who reads clocks sees another time in each loop.
 static uint64_t count_clocks(const Run *r) {
     const Kernel *kernel = r->launch.kernel;
@@ -272,7 +278,8 @@ static void watch(Run *r, bool on) {
 }
 
 // Can nobody get on any more? Called after a round; `idle`: nothing could run in it, and no event
-// is to come. Reports it if so.
+// is to come. Reports it if so. A kernel that does nothing but store for long is watched for a round
+// now and then: only there stores of what was there already are told from those that change memory.
 static bool stuck(Run *r, bool idle) {
     if (idle) {
         if (release_joins(r) || land_copies(r)) return false;
@@ -289,6 +296,9 @@ static bool stuck(Run *r, bool idle) {
         return false;
     }
     r->quiet_rounds++;
+    uint64_t stores = count_stores(r);
+    if (stores != r->stores) r->quiet_since = r->now;
+    r->stores = stores;
     if (await_in_vain(r)) {
         r->quiet_since = r->now;
         if (release_joins(r) || land_copies(r)) return false;
@@ -421,7 +431,7 @@ static void prepare_sm(Run *r, Sm *sm) {
     sm->launch = &r->state;
     sm->time = r->now;
     sm->serial = sm->watch = sm->faulted = false;
-    sm->changes = sm->finished = 0;
+    sm->changes = sm->stores = sm->finished = 0;
     sm->work_least = UINT64_MAX;
     sm->work_most = 0;
     sm->ready_count = sm->ready_next = sm->deferred_count = 0;

@@ -1,14 +1,16 @@
 // Is everybody only spinning?
 //
 // If no warp changes memory, a warp that comes back to a state in which it was before (the same
-// program counters, masks and registers at the same backward branch) will do so for ever. Brent's
-// way of finding cycles needs one remembered state per warp. Warps that read a clock are not judged
-// by this (run.c): they will see another time.
+// program counters, masks and registers at the same backward branch) will do so for ever, provided
+// that each of its groups has had its turn in between: one that has not may be on its way to a
+// store. A store of what is there already is no change. Brent's way of finding cycles needs one
+// remembered state per warp. Warps that read a clock are not judged by this (run.c): they will see
+// another time.
 #include "softgpu/machine/parts.h"
 
 #include <string.h>
 
-enum { STEPS = 6 }; // states of a warp that are looked at in a round: they cost time
+enum { STEPS = 6 }; // states of a group that are looked at in a round: they cost time
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
     hash = (hash ^ value) * 0x9e3779b97f4a7c15ull;
@@ -37,12 +39,35 @@ uint64_t warp_hash(const Warp *w) {
     return hash;
 }
 
+// Is a group one that might still do something: not stopped at a barrier or for its own lanes?
+static bool group_may_act(const Group *g) {
+    if (!g->mask || g->state == GROUP_PARKED) return false;
+    return g->state != GROUP_BLOCKED || g->block == BLOCK_SLEEP;
+}
+
+static bool may_act(const Warp *w) {
+    for (int slot = 0; slot < WARP_SIZE; slot++)
+        if (group_may_act(&w->groups[slot])) return true;
+    return false;
+}
+
+// Have all groups that may act come to a backward branch since the state was remembered? Their
+// states being the same as then, each of them has gone round.
+static bool all_ran(const Warp *w) {
+    for (int slot = 0; slot < WARP_SIZE; slot++) {
+        const Group *g = &w->groups[slot];
+        if (group_may_act(g) && !(g->mask & w->spin.ran)) return false;
+    }
+    return true;
+}
+
 void spin_record(Warp *w, const Insn *i) {
     struct SpinRecord *r = &w->spin;
+    r->ran |= w->active;
     if (r->recurs || r->left == 0) return;
     r->left--;
     uint64_t hash = warp_hash(w);
-    if (r->steps && r->pc == i && r->hash == hash) {
+    if (r->steps && r->pc == i && r->hash == hash && all_ran(w)) {
         r->recurs = true;
         return;
     }
@@ -50,31 +75,22 @@ void spin_record(Warp *w, const Insn *i) {
     if ((r->steps & (r->steps + 1)) == 0) {
         r->pc = i;
         r->hash = hash;
+        r->ran = 0;
     }
     r->steps++;
+}
+
+void spin_go_on(Sm *sm) {
+    for (Cta *cta = sm->ctas; cta; cta = cta->next)
+        for (int k = 0; k < cta->warp_count; k++)
+            cta->warps[k].spin.left = STEPS * cta->warps[k].group_count;
 }
 
 void spin_begin(Sm *sm) {
     sm->watch = true;
     for (Cta *cta = sm->ctas; cta; cta = cta->next)
-        for (int k = 0; k < cta->warp_count; k++)
-            cta->warps[k].spin = (struct SpinRecord){.left = STEPS};
-}
-
-void spin_go_on(Sm *sm) {
-    for (Cta *cta = sm->ctas; cta; cta = cta->next)
-        for (int k = 0; k < cta->warp_count; k++) cta->warps[k].spin.left = STEPS;
-}
-
-// Is a warp one that might still do something: not stopped at a barrier or for its own lanes?
-static bool may_act(const Warp *w) {
-    for (int slot = 0; slot < WARP_SIZE; slot++) {
-        const Group *g = &w->groups[slot];
-        if (!g->mask || g->state == GROUP_PARKED) continue;
-        if (g->state == GROUP_BLOCKED && g->block != BLOCK_SLEEP) continue;
-        return true;
-    }
-    return false;
+        for (int k = 0; k < cta->warp_count; k++) cta->warps[k].spin = (struct SpinRecord){0};
+    spin_go_on(sm);
 }
 
 bool spin_all_recur(const Sm *sm) {

@@ -68,6 +68,27 @@ static void forget(Warpgroup *g) {
     g->first = least;
 }
 
+// Executes all operations below `end`.
+static void execute_to(Warpgroup *g, uint64_t end) {
+    for (; g->executed < end; g->executed++) wgmma_execute(g, wgmma_op(g, g->executed));
+}
+
+// Makes room for another operation. False if the oldest can't be given up: not all four have issued
+// it.
+static bool make_room(Warpgroup *g) {
+    uint64_t n = g->first;
+    if (g->next - n < WGMMA_KEPT) return true;
+    if (complete(g) == n) return false;
+    execute_to(g, n + 1);
+    for (int k = 0; k < WARPGROUP; k++) {
+        if (g->warp[k].waited > n) continue;
+        if (g->warps[k].in_flight) in_flight_release(&g->warps[k], g, n);
+        g->warp[k].waited = n + 1;
+    }
+    forget(g);
+    return true;
+}
+
 static WgmmaOp *append(Warpgroup *g) {
     if (g->next - g->first == g->capacity) {
         uint64_t capacity = g->capacity ? 2 * g->capacity : 16;
@@ -81,11 +102,6 @@ static WgmmaOp *append(Warpgroup *g) {
 }
 
 // ---- execution
-
-// Executes all operations below `end`.
-static void execute_to(Warpgroup *g, uint64_t end) {
-    for (; g->executed < end; g->executed++) wgmma_execute(g, wgmma_op(g, g->executed));
-}
 
 static void arm(Warpgroup *g);
 
@@ -159,27 +175,31 @@ static bool agrees(Warp *w, const Insn *i, const WgmmaOp *op, uint64_t a, uint64
     return false;
 }
 
-bool wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulates) {
+Flow wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulates) {
     Warpgroup *g = find_group(w, i);
-    if (!g) return false;
+    if (!g) return FLOW_FAULT;
     int me = w->id % WARPGROUP;
     uint64_t n = g->warp[me].issued;
+    if (n == g->next && !make_room(g)) {
+        warp_block(w, BLOCK_WGMMA, 0, 0);
+        return FLOW_RETRY;
+    }
     if (n == g->next)
         *append(g) = (WgmmaOp){.insn = i, .a = a, .b = b, .accumulates = accumulates};
     else if (!agrees(w, i, wgmma_op(g, n), a, b, accumulates))
-        return false;
+        return FLOW_FAULT;
     WgmmaOp *op = wgmma_op(g, n);
     op->frame[me] = (uint32_t)(w->frame - w->stack);
     if (w->in_flight) in_flight_issue(w, g, n);
     g->warp[me].issued++;
     w->sm->changes++;
-    if (complete(g) <= n) return true;
+    if (complete(g) <= n) return FLOW_NEXT;
     schedule(g, op);
     if (op->due <= w->sm->time) execute_to(g, n + 1);
     arm(g);
     for (int k = 0; k < WARPGROUP; k++)
         if (&g->warps[k] != w) warp_wake(&g->warps[k], BLOCK_WGMMA, 0);
-    return !w->sm->faulted;
+    return w->sm->faulted ? FLOW_FAULT : FLOW_NEXT;
 }
 
 void wgmma_commit(Warp *w) {
@@ -189,6 +209,7 @@ void wgmma_commit(Warp *w) {
     uint64_t groups = g->warp[me].groups++, to = g->warp[me].issued;
     if (race_on(w)) {
         uint64_t from = groups ? g->warp[me].ends[(groups - 1) % GROUPS_FOLLOWED] : 0;
+        if (from < g->first) from = g->first;
         operand_reads_committed(g, w, groups, from, to);
     }
     g->warp[me].ends[groups % GROUPS_FOLLOWED] = to;
@@ -199,6 +220,7 @@ void wgmma_commit(Warp *w) {
 // Operations that no group holds and that a wait for all groups leaves out.
 static void report_uncommitted(Warp *w, const Insn *i, const Warpgroup *g) {
     uint64_t n = g->warp[w->id % WARPGROUP].issued - 1;
+    if (n < g->first) return; // no longer kept
     finding_pair(w, i, -1, FINDING_LINT, wgmma_op(g, n)->insn,
                  "Put wgmma.commit_group between them.",
                  "this wait doesn't cover the other instruction, which no wgmma.commit_group has "

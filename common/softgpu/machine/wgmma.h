@@ -12,14 +12,17 @@
 //
 // where `first` is the oldest that is kept, `waited` the first that no wait of the warp has covered
 // yet, `executed` the first that has not executed, `complete` the first that not all four warps
-// have issued, and `next` the number of the one to be opened.
+// have issued, and `next` the number of the one to be opened. At most WGMMA_KEPT are kept.
 #ifndef SOFTGPU_WGMMA_H
 #define SOFTGPU_WGMMA_H
 
 #include "softgpu/check/race.h"
 #include "softgpu/machine/machine.h"
 
-enum { WARPGROUP = 4, GROUPS_FOLLOWED = 64 };
+// How many operations a warpgroup may have that no wait has covered. Beyond, the oldest executes and
+// counts as waited for; if a warp has not issued that one yet, the others wait for it, as they would
+// at the chip's queue, which is far shorter.
+enum { WARPGROUP = 4, GROUPS_FOLLOWED = 64, WGMMA_KEPT = 4096 };
 
 typedef struct {
     const Insn *insn;
@@ -47,8 +50,9 @@ struct Warpgroup {
     Warpgroup *retired;         // list Sm.retired
 };
 
-// What a warp issues. False after a finding that ends the launch.
-bool wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulates);
+// What a warp issues. FLOW_FAULT after a finding that ends the launch, FLOW_RETRY when the running
+// group is blocked until the other warps have come further.
+Flow wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulates);
 void wgmma_commit(Warp *w);
 // Have all but the `newest` last groups of the warp executed? Else the running group is blocked,
 // and the handler returns FLOW_RETRY.

@@ -1,43 +1,83 @@
 // Findings as text and as JSON (report/findings.h).
+#define _GNU_SOURCE // vasprintf
 #include "softgpu/report/findings.h"
 
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 typedef unsigned long long ull;
 
-// Prints text, its further lines indented like the first.
-static void print_lines(FILE *out, const char *indent, const char *text) {
-    fputs(indent, out);
-    for (const char *c = text; *c; c++) {
-        fputc(*c, out);
-        if (*c == '\n' && c[1]) fputs(indent, out);
+enum { COLUMNS = 100 };
+
+// Where a line that may take `room` columns breaks: at its last blank within them, else at the
+// first one beyond; at `end` if it fits or has none.
+static const char *line_break(const char *from, const char *end, int room) {
+    const char *at = NULL;
+    int columns = 0;
+    for (const char *c = from; c < end; c++) {
+        bool behind_at = c - from >= 3 && !strncmp(c - 3, " at", 3); // "at" goes with its place
+        if (*c == ' ' && c > from && c[-1] != ' ' && !behind_at) at = c;
+        columns += ((unsigned char)*c & 0xc0) != 0x80; // bytes that go on with a character aside
+        if (columns > room && at) return at;
     }
-    if (!*text || text[strlen(text) - 1] != '\n') fputc('\n', out);
+    return end;
+}
+
+// Prints a line behind `indent` blanks and a mark (two columns wide, or ""), folded where it is too
+// long; what it goes on with stands two columns further in than the line's own beginning.
+static void print_line(FILE *out, int indent, const char *mark, const char *from, const char *end) {
+    int own = (int)strspn(from, " "), under = indent + (*mark ? 2 : own + 2);
+    const char *at = line_break(from + own, end, COLUMNS - indent - (*mark ? 2 : own));
+    fprintf(out, "%*s%s%.*s\n", indent, "", mark, (int)(at - from), from);
+    while (at < end) {
+        from = at + 1;
+        at = line_break(from, end, COLUMNS - under);
+        fprintf(out, "%*s%.*s\n", under, "", (int)(at - from), from);
+    }
+}
+
+// Prints text of several lines; the mark stands before the first.
+static void print_lines(FILE *out, int indent, const char *mark, const char *text) {
+    do {
+        const char *end = text + strcspn(text, "\n");
+        print_line(out, indent, mark, text, end);
+        mark = *mark ? "  " : "";
+        text = *end ? end + 1 : end;
+    } while (*text);
+}
+
+static void print_folded(FILE *out, int indent, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void print_folded(FILE *out, int indent, const char *format, ...) {
+    char *line;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&line, format, arguments) < 0) abort();
+    va_end(arguments);
+    print_lines(out, indent, "", line);
+    free(line);
 }
 
 static void print_place(FILE *out, const Finding *f) {
     const char *text = f->text ? f->text : "";
     if (!f->frame_count) {
         if (f->text && f->ptx_line)
-            fprintf(out,
-                    "      %s (line %u of the PTX; compile with -lineinfo to see the source)\n",
-                    text, f->ptx_line);
+            print_folded(out, 6,
+                         "%s (line %u of the PTX; compile with -lineinfo to see the source)", text,
+                         f->ptx_line);
         else if (f->text)
-            fprintf(out, "      %s\n", text);
+            print_folded(out, 6, "%s", text);
         return;
     }
     for (int k = 0; k < f->frame_count; k++) {
         const FindingFrame *frame = &f->frames[k];
-        if (k)
-            fprintf(out, "      inlined at ");
-        else
-            fprintf(out, "      %s%s", text, f->text ? " at " : "at ");
-        fprintf(out, "%s:%u", short_path(frame->file), frame->line);
+        const char *before = k ? "inlined" : text, *blank = *before ? " " : "";
         bool outermost = k == f->frame_count - 1;
         const char *function = frame->function ? frame->function : outermost ? f->kernel : NULL;
-        if (function) fprintf(out, " in %s()", function);
-        fputc('\n', out);
+        print_folded(out, 6, "%s%sat %s:%u%s%s%s", before, blank, short_path(frame->file),
+                     frame->line, function ? " in " : "", function ? function : "",
+                     function ? "()" : "");
     }
 }
 
@@ -65,10 +105,10 @@ static void print_who(FILE *out, const Finding *f) {
 
 void finding_print(FILE *out, const Finding *f) {
     fprintf(out, "softgpu: %s%s\n", f->note ? "note: " : "", finding_title(f->kind));
-    print_lines(out, "  ", f->what);
+    print_lines(out, 2, "", f->what);
     print_place(out, f);
-    if (f->other) fprintf(out, "      the other: %s\n", f->other);
-    if (f->mend) print_lines(out, "      → ", f->mend);
+    if (f->other) print_folded(out, 6, "the other: %s", f->other);
+    if (f->mend) print_lines(out, 6, "→ ", f->mend);
     print_who(out, f);
     fflush(out);
 }
