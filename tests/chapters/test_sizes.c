@@ -251,11 +251,13 @@ END_TEST
 // checks that it fails without and runs with it.
 START_TEST(f39_dynamic_and_static_shared_memory_count_together) {
     const char *launcher = getenv("TEST_LAUNCHER"), *programs = getenv("TEST_PROGRAMS");
-    char command[1024];
+    char command[9000];
+    launcher = realpath(launcher != NULL ? launcher : "build/softgpu/softgpu", NULL);
+    programs = realpath(programs != NULL ? programs : "build/tests/cuda", NULL);
+    ck_assert_msg(launcher != NULL && programs != NULL,
+                  "the launcher or the programs aren't there");
     enter_folder();
-    snprintf(command, sizeof command, "%s %s/shared_memory_limit >said 2>&1",
-             launcher != NULL ? launcher : "build/softgpu/softgpu",
-             programs != NULL ? programs : "build/tests/cuda");
+    snprintf(command, sizeof command, "%s %s/shared_memory_limit >said 2>&1", launcher, programs);
     int status = system(command);
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d\n%s", status,
                   file_text("said"));
