@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu table-fa1 test test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
+.PHONY: help softgpu timeline compare feeds feeds-256 ladder table-fa1 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -74,8 +74,13 @@ help:
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
+	@echo "make compare          all steps of all chapters on one problem: table, CSV and picture in results/"
+	@echo "make feeds            what a tile of K and V costs each unit, by step and head_dim"
+	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
+	@echo "make ladder           TFLOP/s over the sequence length, as in the papers' figures (takes long)"
 	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
 	@echo "make table-fa1        FlashAttention's table of FLOPs, HBM bytes and time, counted again"
+	@echo "make validate         runs the timing model beside published figures, writes its validation page"
 	@echo "make lessons          runs the chapters and writes their numbers and pictures into the lessons"
 	@echo "make format           clang-format over all sources"
 	@echo "make clean            removes build/, results/ and ./run"
@@ -206,6 +211,38 @@ $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
 table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 	@python3 common/plot/table_fa1.py $(BUILD)/$(VARIANT)/chapter-4/run
 
+# ---- comparisons of all chapters: table, CSV, JSON and picture in results/
+#
+# COMPARE_FLAGS and LADDER_FLAGS go to every ./run: make compare COMPARE_FLAGS="--causal".
+# What has run is kept in results/, so a stopped comparison goes on where it was.
+
+CHAPTER_LIST := $(subst $(empty) $(empty),$(comma),$(CHAPTERS))
+ALL_CHAPTERS := softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+plot_python = PLOT_PYTHON=$$(sh common/setup/plot_python.sh $(BUILD))
+
+compare: $(ALL_CHAPTERS)
+	@$(plot_python) python3 common/plot/compare.py $(BUILD)/$(VARIANT) $(CHAPTER_LIST) $(COMPARE_FLAGS)
+
+ladder: $(ALL_CHAPTERS)
+	@$(plot_python) python3 common/plot/ladder.py $(BUILD)/$(VARIANT) $(CHAPTER_LIST) $(LADDER_FLAGS)
+
+# head_dim 256 is not among the default ones: its variant is built apart, and only where it is missing.
+FEEDS_CHAPTERS := $(filter-out 4,$(CHAPTERS))
+feeds: $(ALL_CHAPTERS)
+	@$(if $(filter 256,$(WANTED)),,$(MAKE) --no-print-directory HEAD_DIMS=256 feeds-256)
+	@$(plot_python) python3 common/plot/feeds.py $(subst $(empty) $(empty),$(comma),$(FEEDS_CHAPTERS)) \
+	    $(subst $(empty) $(empty),$(comma),$(WANTED))=$(BUILD)/$(VARIANT) \
+	    $(if $(filter 256,$(WANTED)),,256=$(BUILD)/d256)
+feeds-256: softgpu $(foreach n,$(FEEDS_CHAPTERS),$(BUILD)/d256/chapter-$(n)/run)
+
+# Who computed what when, in chapter 5's steps: the trace, for ui.perfetto.dev, and a picture of it.
+timeline: softgpu $(BUILD)/$(VARIANT)/chapter-5/run
+	@mkdir -p results
+	@$(BUILD)/$(VARIANT)/chapter-5/run --steps warp-specialised,pingpong,intra-warpgroup \
+	    --trace results/timeline.json --csv - >/dev/null
+	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/timeline.py results/timeline.json results/timeline.png
+	@echo && echo "results/timeline.json  results/timeline.png"
+
 # ---- lessons: the numbers between their markers, and the pictures beside them
 
 # What chapter 5's pictures are drawn from: softgpu's address functions and figures.
@@ -225,11 +262,12 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
-    bulk_rules target threads
-HARNESS_SUITES := reference npy options check scatter sample run
+    bulk_rules target threads trace
+HARNESS_SUITES := reference npy options check scatter sample run explain
 PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix \
-    toy_backward backward hopper_forward hopper_backward torch machine_code sabotage
+    toy_backward backward hopper_forward hopper_backward torch machine_code timeline compare sabotage
 LONG_SUITES := long_matrix long_sizes
+FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
 CHECK_CFLAGS = $(shell pkg-config --cflags check 2>/dev/null)
 CHECK_LIBS = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit) -lm -lrt -lpthread -ldl
@@ -250,7 +288,8 @@ $(TESTS)/%_runner.o: tests/runner.c Makefile | $(BUILD)/.check
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(TEST_CFLAGS) $(call suites,$($*_SUITES)) -c $< -o $@
 
-SOFTGPU_TESTS := $(filter-out %/test_programs.c %/test_sabotage.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c))
+SOFTGPU_TESTS := $(filter-out %/test_programs.c %/test_sabotage.c %/test_timing_figures.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c)) \
+    tests/chapters/json.c tests/chapters/timeline.c
 $(TESTS)/softgpu: $(TESTS)/SOFTGPU_runner.o $(call objects,$(SOFTGPU_TESTS)) $(CORE_OBJECTS) $(API_OBJECTS)
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
@@ -262,11 +301,16 @@ $(TESTS)/harness: $(TESTS)/HARNESS_runner.o $(call objects,$(HARNESS_TESTS)) \
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
 PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(wildcard tests/chapters/*.c)
+FIGURES_TESTS := tests/softgpu/test_timing_figures.c
 $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
 $(TESTS)/long: $(TESTS)/LONG_runner.o $(call objects,$(wildcard tests/chapters/*.c))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+$(TESTS)/figures: $(TESTS)/FIGURES_runner.o $(call objects,$(FIGURES_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
@@ -287,21 +331,33 @@ $(TESTS)/fuzz_npy: $(call objects,tests/harness/fuzz_npy.c $(addprefix common/ha
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm
 
 # The programs that the tests run through the launcher.
-$(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
+$(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h tests/programs/timing/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
 	@$(NVCC) -std=c++17 --extended-lambda -lineinfo -cudart shared -Icommon -L$(SOFTGPU)/lib \
 	    -L$(TOOLKIT)/lib64 -L$(TOOLKIT)/lib \
 	    -gencode arch=compute_$(PROGRAM_ARCH),code=compute_$(PROGRAM_ARCH) $< -o $@
 # Programs with instructions of Hopper say so by their names.
-PROGRAM_ARCH = $(if $(filter cluster_% tma_% wgmma_% race_%,$*),90a,80)
+PROGRAM_ARCH = $(or $(ARCH_$*),$(if $(filter cluster_% tma_% wgmma_% race_%,$*),90a,80))
+ARCH_timing/bulk := 90
+ARCH_timing/wgmma := 90a
+ARCH_timing/packed := 100
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
+TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/timing/*.cu))
+
+# The machine code of kernels with and without marks of their phases (head_dim 64 is enough).
+$(TESTS)/cubins/%.with.cubin: 05_hopper_async/%.cu $(wildcard 05_hopper_async/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler
+	@mkdir -p $(@D)
+	@echo "  nvcc    $< (with and without marks)"
+	@$(NVCC) -std=c++17 -O3 -Icommon -DBUILT_64=1 -arch=sm_90a -cubin $< -o $(@:.with.cubin=.without.cubin) -DNO_PHASES
+	@$(NVCC) -std=c++17 -O3 -Icommon -DBUILT_64=1 -arch=sm_90a -cubin $< -o $@
+TEST_CUBINS := $(TESTS)/cubins/pingpong.with.cubin $(TESTS)/cubins/intra_warpgroup.with.cubin
 
 run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
-    TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
+    TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(BROKEN)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@echo "running the tests: programs, sanitized units, softgpu, harness; each prints when it ends"
 	@$(MAKE) --no-print-directory run-tests
@@ -319,6 +375,15 @@ run-programs:
 
 # Runs a command with what it prints in a file, and shows that when it has ended: its status is kept.
 shown_at_end = { $(1); } >$(TESTS)/$(2).log 2>&1; status=$$?; cat $(TESTS)/$(2).log; exit $$status
+
+# The timing model against published figures of single instructions and units.
+test-figures: softgpu $(TESTS)/figures $(TIMING_PROGRAMS)
+	@$(call run_suite,figures)
+
+# The timing model beside published figures: writes common/softgpu/timing/README.md. PARTS="figures
+# ablation step locked forward flash2 backward flash1" chooses.
+validate: softgpu $(TIMING_PROGRAMS) $(foreach n,3 4 5,$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+	@python3 common/plot/validate.py $(BUILD)/$(VARIANT) $(BUILD) $(PARTS)
 
 FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 

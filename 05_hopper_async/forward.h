@@ -29,6 +29,7 @@
 #include "device/fragments.h"
 #include "device/mbarrier.h"
 #include "device/named_barrier.h"
+#include "device/phase.h"
 #include "device/proxy.h"
 #include "device/register_count.h"
 #include "device/stmatrix.h"
@@ -95,6 +96,7 @@ __device__ static inline void load_block(const Tiles<T> &tiles, T *buffers, cons
                                          Ring *ring, int j) {
     const int stage = j % STAGES;
     mbarrier_wait(&ring->empty[stage], j / STAGES % 2 ^ 1); // a new ring's buffers are empty
+    PHASE("load");
     load_rows<T, HEAD_DIM, KEYS, KEYS>(buffers + stage * KEYS * HEAD_DIM, map, &ring->full[stage],
                                        key_of<T, KEYS>(tiles, j), tiles.kv_head, tiles.batch);
 }
@@ -145,6 +147,7 @@ __device__ static inline void multiply_query_key(float (&s_reg)[KEYS / 8][4], co
     const uint64_t q =
         k_major_operand<Tile::LINE>(tiles.q_smem + tiles.warpgroup * WGMMA_ROWS * Tile::COLUMNS);
     const uint64_t k = k_major_operand<Tile::LINE>(tiles.k_smem + j % STAGES * KEYS * HEAD_DIM);
+    PHASE("qk_gemm");
     wgmma_fence(); // s_reg has been read
 #pragma unroll
     for (int d = 0; d < HEAD_DIM; d += WGMMA_DEPTH) {
@@ -164,6 +167,7 @@ __device__ static inline void add_weighted_values(float (&o_reg)[HEAD_DIM / 8][4
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
     const uint64_t v = mn_major_operand<Tile::LINE>(tiles.v_smem + j % STAGES * KEYS * HEAD_DIM,
                                                     KEYS * Tile::LINE);
+    PHASE("pv_gemm");
     wgmma_fence(); // p_reg and o_reg have been written
 #pragma unroll
     for (int step = 0; step < KEYS / WGMMA_DEPTH; step++)
@@ -236,6 +240,7 @@ __device__ static inline void update_softmax(float (&s_reg)[KEYS / 8][4], float 
                                              const Tiles<T> &tiles, int j) {
     rescale[0] = rescale[1] = 1;
     if (!SOFTMAX) return;
+    PHASE("softmax");
     if (!exponent.plain) adjust_fragments<KEYS>(s_reg, exponent);
     const int key = key_of<T, KEYS>(tiles, j);
     if (key < tiles.unmasked_from || key + KEYS > tiles.unmasked_to)
@@ -411,6 +416,7 @@ __device__ static inline void consume(const Attention &a, const Tiles<T> &tiles,
         else
             attend<T, HEAD_DIM, KEYS>(o_reg, row_max, row_sum, a, tiles, maps);
     }
+    PHASE("epilogue");
     float lse[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {

@@ -310,6 +310,9 @@ bool device_open(const Options *o, const Chapter *chapter, char **argv, Device *
                           "--device softgpu: another libcudart answers; unset LD_PRELOAD and "
                           "LD_LIBRARY_PATH");
         }
+        if (o->trace != NULL) {
+            return refuse(message, "--trace: only softgpu draws timelines, and a GPU answers here");
+        }
         unsetenv("LD_PRELOAD"); // for the plots' Python
         unsetenv(SECOND_START);
         d->guards = d->poisoned_workspace = true;
@@ -328,8 +331,8 @@ bool device_open(const Options *o, const Chapter *chapter, char **argv, Device *
                       "or use --device softgpu",
                       SECOND_START);
     }
-    bool wants_softgpu =
-        o->device == DEVICE_SOFTGPU || (o->device == DEVICE_AUTO && o->gpu != NULL);
+    bool wants_softgpu = o->device == DEVICE_SOFTGPU ||
+                         (o->device == DEVICE_AUTO && (o->gpu != NULL || o->trace != NULL));
     if (!wants_softgpu && !look_for_gpu(o, chapter, argv, d, message)) return false;
 
     set_environment(o, chapter);

@@ -110,6 +110,34 @@ static void write_busy(FILE *to, const StepResult *r) {
     fputs("}", to);
 }
 
+// What the resident warps did, of their cycles; null where the timing model did not time the step.
+static void write_waits(FILE *to, const StepResult *r) {
+    if (!model_timed(r)) {
+        fputs("null", to);
+        return;
+    }
+    fputs("{", to);
+    number(to, "issue", issue_share(r));
+    for (int w = 0; w < WAIT_REASONS; w++) {
+        fputs(", ", to);
+        number(to, wait_name(w), wait_share(r, w));
+    }
+    fputs("}", to);
+}
+
+// Cycles of all SMs together that the work alone takes each unit.
+static void write_work(FILE *to, const StepResult *r) {
+    if (!r->has_stats) {
+        fputs("null", to);
+        return;
+    }
+    for (int u = 0; u < WORK_UNITS; u++) {
+        fputs(u == 0 ? "{" : ", ", to);
+        number(to, work_unit_name(u), work_cycles(r, u));
+    }
+    fputs("}", to);
+}
+
 static void write_step(FILE *to, const Run *run, const StepResult *r) {
     fputs("{", to);
     named_string(to, "name", r->step->name);
@@ -144,6 +172,12 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
     named_string(to, "time_kind", isnan(r->time_us) ? NULL : run->time_kind);
     fputs(", \"busy\": ", to);
     write_busy(to, r);
+    fputs(", ", to);
+    number(to, "cycles", model_timed(r) ? r->stats.cycles : NAN);
+    fputs(", \"waits\": ", to);
+    write_waits(to, r);
+    fputs(", \"work_cycles\": ", to);
+    write_work(to, r);
     fputs(", ", to);
     named_string(to, "refused", r->refused[0] != 0 ? r->refused : NULL);
     fputs(", ", to);

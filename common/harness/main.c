@@ -36,7 +36,7 @@ static bool is_standard_output(const char *path) {
 static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Message *message) {
     *out = (Outputs){.table = stdout, .draw = !o->check_only || o->plot != NULL};
     if (is_standard_output(o->json) || is_standard_output(o->csv) ||
-        is_standard_output(o->report)) {
+        is_standard_output(o->report) || is_standard_output(o->trace)) {
         out->table = stderr;
     }
     if (is_standard_output(o->plot))
@@ -49,7 +49,7 @@ static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Me
     }
     if (o->plot != NULL) snprintf(out->png, sizeof out->png, "%.4000s", o->plot);
     if (!file_probe(out->csv, message) || !file_probe(out->png, message)) return false;
-    const char *const files[] = {o->json, o->report};
+    const char *const files[] = {o->json, o->report, o->trace};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         if (files[f] == NULL || is_standard_output(files[f])) continue;
         if (!file_probe(files[f], message)) return false;
@@ -57,8 +57,15 @@ static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Me
     return o->save == NULL || folder_prepare(o->save, message);
 }
 
-// SOFTGPU_SAMPLE counts where --sample wasn't given, as the rest of softgpu's environment does.
+// SOFTGPU_TRACE and SOFTGPU_SAMPLE count where the options weren't given, as the rest of softgpu's
+// environment does. Only the timed runs are traced, so softgpu mustn't see SOFTGPU_TRACE by itself.
 static bool read_environment(Options *o, Message *message) {
+    const char *trace = getenv("SOFTGPU_TRACE");
+    if (o->trace == NULL && trace != NULL && trace[0] != 0 && !o->check_only) {
+        o->trace = strdup(trace);
+        if (!options_trace_fits(o, message)) return false;
+    }
+    unsetenv("SOFTGPU_TRACE");
     const char *text = getenv("SOFTGPU_SAMPLE");
     if (o->sample != NOT_GIVEN || text == NULL || text[0] == 0) return true;
     char *end;

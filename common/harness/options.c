@@ -62,12 +62,14 @@ static const OptionLine lines[] = {
     {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
     {"list", NULL, TAKES_NOTHING, AT(list), 0, "print the chapter's steps and stop"},
     {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "check only, no timing"},
+    {"explain", NULL, TAKES_NOTHING, AT(explain), 0, "where the time went: units, waits of warps"},
     {"sweep", "NAME=A,B,…", TAKES_SWEEP, AT(sweep), 0, "a size option, one run for each value"},
     {"device", "WHERE", TAKES_DEVICE, AT(device), 0, "auto, gpu or softgpu"},
     {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, h100, h200 or b200"},
     {"clock", "GHZ", TAKES_CLOCK, AT(clock), 0, "the modelled clock; else what the GPU sustains"},
     {"sms", "N", TAKES_COUNT, AT(sms), 0, "model a GPU with N SMs, the rest in proportion"},
-    {"sample", "N", TAKES_SAMPLE, AT(sample), 0, "simulate N of its SMs and scale; 0: all"},
+    {"sample", "N", TAKES_SAMPLE, AT(sample), 0,
+     "simulate N of its SMs and scale; 0: all; auto: few"},
     {"schedule", "S[,S…]", TAKES_SCHEDULES, 0, 0,
      "another order of warps (a list: each is checked)"},
     {"check", "LIST", TAKES_TEXT, AT(check), 0, "mem,init,race,sync,all,none"},
@@ -82,7 +84,8 @@ static const OptionLine lines[] = {
     {"json", "FILE", TAKES_TEXT, AT(json), 0, "results as JSON; - is standard output"},
     {"csv", "FILE", TAKES_TEXT, AT(csv), 0, "results; else results/chapter-N.csv"},
     {"plot", "FILE", TAKES_TEXT, AT(plot), 0, "the picture; else results/chapter-N.png"},
-    {"trace", "FILE", WITH_TIMING, 0, 0, "a timeline (not built yet)"},
+    {"trace", "FILE", TAKES_TEXT, AT(trace), 0,
+     "a timeline of the timed runs (softgpu), for ui.perfetto.dev"},
     {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
     {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
     {"head-dim-v", "D", IN_CHAPTER, 0, 5, NULL},
@@ -92,7 +95,6 @@ static const OptionLine lines[] = {
     {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"schedule-study", NULL, IN_CHAPTER, 0, 7, NULL},
-    {"explain", NULL, WITH_TIMING, 0, 0, NULL},
     {"predict", NULL, WITH_TIMING, 0, 0, NULL},
 };
 enum { LINES = sizeof lines / sizeof *lines };
@@ -109,6 +111,7 @@ static const struct {
 };
 
 static const int64_t largest_size = 0x7fffffff;
+enum { FEWEST_SAMPLED = 4 }; // SMs of --sample auto
 
 // Reads a whole number that takes all of the text.
 static bool whole_number(const char *text, int64_t *value) {
@@ -292,6 +295,10 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
         o->seqlen_q = o->seqlen_k = number;
         return true;
     case TAKES_SAMPLE:
+        if (strcmp(value, "auto") == 0) {
+            o->sample = SAMPLE_AUTO;
+            return true;
+        }
         if (!size_in_range(line->name, value, 0, &number, message)) return false;
         o->sample = (int)number;
         return true;
@@ -355,6 +362,20 @@ static bool names_known(const char *option, const char *value, const char *names
     return true;
 }
 
+bool options_trace_fits(const Options *o, Message *message) {
+    const char *untimed = o->check_only      ? "--check-only"
+                          : o->async != NULL ? "--async"
+                          : o->schedule_count > 0 && o->schedules[0] != 0
+                              ? "a --schedule that doesn't begin with 0"
+                              : NULL;
+    if (o->trace == NULL) return true;
+    if (o->device == DEVICE_GPU) {
+        return refuse(message, "--trace: only softgpu draws timelines; leave out --device gpu");
+    }
+    if (untimed == NULL) return true;
+    return refuse(message, "--trace: with %s nothing is timed; leave one of them out", untimed);
+}
+
 bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Message *message) {
     *o = (Options){.batch = NOT_GIVEN,
                    .heads = NOT_GIVEN,
@@ -408,18 +429,28 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
     if (o->strict && o->no_strict) {
         return refuse(message, "--strict and --no-strict: only one of them");
     }
+    if (!options_trace_fits(o, message)) return false;
     if (!names_known("gpu", o->gpu, "a100 h100 h200 b200", false, message) ||
         !names_known("async", o->async, "early late random", false, message) ||
         !names_known("numerics", o->numerics, "fast hardware", false, message) ||
         !names_known("check", o->check, "mem init race sync all none", true, message)) {
         return false;
     }
+    if (o->explain && o->check_only) {
+        return refuse(message, "--explain: needs times; leave --check-only out");
+    }
     if (o->input != NULL && (options_size_given(o) || o->sweep != NULL)) {
         return refuse(message, "--input: the files say the sizes; leave the size options out");
     }
-    if (o->json != NULL && o->csv != NULL && strcmp(o->json, "-") == 0 &&
-        strcmp(o->csv, "-") == 0) {
-        return refuse(message, "--json - and --csv -: only one can have standard output");
+    const char *last = NULL, *const outputs[] = {o->json, o->csv, o->trace};
+    static const char *const output_names[] = {"json", "csv", "trace"};
+    for (int k = 0; k < 3; k++) {
+        if (outputs[k] == NULL || strcmp(outputs[k], "-") != 0) continue;
+        if (last != NULL) {
+            return refuse(message, "--%s - and --%s -: only one can have standard output", last,
+                          output_names[k]);
+        }
+        last = output_names[k];
     }
     return true;
 }
@@ -512,7 +543,7 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
     p->scale = isnan(o->scale) ? (float)(1 / sqrt((double)head_dim)) : (float)o->scale;
     if (!isfinite(p->scale)) return refuse(message, "--scale: beyond float's range");
     // Any size option makes the problem the person's own, and then all of it is simulated.
-    p->sample = o->sample != NOT_GIVEN ? o->sample : 0;
+    p->sample = o->sample == SAMPLE_AUTO ? FEWEST_SAMPLED : o->sample != NOT_GIVEN ? o->sample : 0;
     if (o->sample == NOT_GIVEN && !options_size_given(o) && o->input == NULL) {
         p->sample = base->sample;
     }

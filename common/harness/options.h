@@ -8,7 +8,7 @@
 
 typedef enum { DEVICE_AUTO, DEVICE_GPU, DEVICE_SOFTGPU } DeviceChoice;
 
-enum { NOT_GIVEN = -1, MOST_SWEPT = 64, MOST_SCHEDULES = 256 };
+enum { NOT_GIVEN = -1, SAMPLE_AUTO = -2, MOST_SWEPT = 64, MOST_SCHEDULES = 256 };
 
 typedef struct {
     // the problem; NOT_GIVEN: the chapter's default
@@ -22,25 +22,29 @@ typedef struct {
 
     const char *steps; // NULL = all
     DeviceChoice device;
-    bool check_only, list, help;
+    bool check_only, list, help, explain;
     const char *sweep; // the swept option's name without dashes; NULL = none
     int64_t swept[MOST_SWEPT];
     int swept_count;
     uint64_t schedules[MOST_SCHEDULES];
     int schedule_count; // 0 = schedule 0, or what the environment says
-    int sample;         // NOT_GIVEN: the chapter's
+    // SMs to simulate, 0 = all. NOT_GIVEN: the chapter's, or all if a size was given. SAMPLE_AUTO:
+    // a few, the same number in every chapter; more where their share of the L2 is too small.
+    int sample;
 
     // for softgpu, as text; NULL = not given
     const char *gpu, *clock, *sms, *check, *async, *numerics, *threads;
     bool strict, no_strict; // neither: the environment's word, else strict
     bool stats;
 
-    const char *json, *csv, *plot, *report;
+    const char *json, *csv, *plot, *trace, *report;
 } Options;
 
 // Reads the command line. False: the message names the option and the mend.
 bool options_read(int argc, char **argv, const Chapter *chapter, Options *options,
                   Message *message);
+// Does --trace go together with the other options?
+bool options_trace_fits(const Options *options, Message *message);
 void options_help(FILE *to, const Chapter *chapter);
 
 // Sets a size by its option's name ("seqlen"), as --sweep does. False if there is none such.

@@ -340,10 +340,12 @@ static bool run_pass(const Pass *pass, Tensors *t, bool backward) {
     StepResult *result = backward ? pass->backward : pass->forward;
     const SoftgpuInterface *softgpu = pass->device->softgpu;
     double us;
+    bool traced = softgpu != NULL && pass->timed && pass->trace != NULL;
     if (softgpu != NULL) softgpu->stats_reset();
-    if (!fine(pass, result, launch(pass, t, backward, &us), backward ? "backward" : "forward")) {
-        return false;
-    }
+    if (traced) softgpu->set("trace", pass->trace);
+    cudaError_t error = launch(pass, t, backward, &us);
+    if (traced) softgpu->set("trace", NULL);
+    if (!fine(pass, result, error, backward ? "backward" : "forward")) return false;
     collect_findings(pass, result);
     if (pass->timed) {
         result->workspace_bytes = (double)t->workspace.bytes;

@@ -11,7 +11,8 @@ typedef struct {
     const Inputs *in;
     const Reference *reference; // NULL: the outputs are not checked
     bool timed;
-    const char *save; // folder for the outputs; NULL = none
+    const char *save;  // folder for the outputs; NULL = none
+    const char *trace; // the timeline's file; NULL = none
     // Where things go; `backward` NULL: the forward pass alone. Worst results are merged in.
     StepResult *forward, *backward;
 } Pass;

@@ -10,10 +10,28 @@ void print_table(FILE *to, const Run *run);
 void print_list(FILE *to, const Chapter *chapter);
 
 // How busy the units of the modelled GPU were, for steps that softgpu timed (busy.c).
-enum { BUSY_UNITS = 12 };
+enum { BUSY_UNITS = 14 };
 const char *busy_unit_name(int unit);
-double busy_share(const StepResult *r, int unit); // of the time, 0 … 1
+// Of the time, 0 … 1. NAN: a unit that the roofline, or the timing model, does not have.
+double busy_share(const StepResult *r, int unit);
 bool busy_known(const StepResult *r);
+
+// How long the step's work alone takes each unit at its full rate, in cycles of all SMs together
+// (busy.c). NAN on a GPU.
+enum { WORK_UNITS = 6 };
+const char *work_unit_name(int unit);
+double work_cycles(const StepResult *r, int unit);
+
+// What the resident warps' cycles went to, shares of 0 … 1: issuing, or waiting for a reason
+// (busy.c). NAN where the timing model did not time the step.
+enum { WAIT_REASONS = 8 };
+bool model_timed(const StepResult *r);
+const char *wait_name(int reason);
+double wait_share(const StepResult *r, int reason);
+double issue_share(const StepResult *r);
+
+// The two tables of --explain (explain.c).
+void print_explanation(FILE *to, const Run *run);
 
 // One object (json.c).
 void write_json(FILE *to, const Run *run);

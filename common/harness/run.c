@@ -137,6 +137,7 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
                          .reference = check ? &reference : NULL,
                          .timed = time && s == 0,
                          .save = check && i == last ? run->options->save : NULL,
+                         .trace = run->options->trace,
                          .forward = forward,
                          .backward = backward};
             pass_run(&pass);

@@ -33,7 +33,7 @@ bool sample_fit(Run *run, Message *message) {
         return refuse(message, "--sample %d: the modelled GPU has %d SMs; give fewer, or 0 for all",
                       run->options->sample, d->sms);
     }
-    if (run->options->sample == NOT_GIVEN && timed->sample != 0) {
+    if (run->options->sample < 0 && timed->sample != 0) {
         int enough = fewest_sms(d, head_bytes(timed, run->backward));
         if (enough > timed->sample) timed->sample = enough;
     }

@@ -310,6 +310,7 @@ void print_table(FILE *to, const Run *run) {
     print_slower(to, run);
     print_small_sample(to, run);
     print_busiest(to, run);
+    if (run->options->explain) print_explanation(to, run);
 }
 
 void print_list(FILE *to, const Chapter *chapter) {

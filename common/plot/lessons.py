@@ -5,8 +5,9 @@ usage: lessons.py BUILD/VARIANT [N…]
 For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the lesson tells the reader
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
-that run. Beside the lesson it writes results.csv, results.png and the chapter's other pictures, and at
-last the front picture of the README; chapter 2's table is also the README's example. Every figure
+that run, with --explain among them also what its warps waited for. Beside the lesson it writes
+results.csv, results.png and the chapter's other pictures (chapter 5's timeline from a run of its own),
+and at last the front picture of the README; chapter 2's table is also the README's example. Every figure
 comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
 stands below its table, and on the terminal. Needs nothing but Python; without matplotlib
 ($PLOT_PYTHON) the pictures stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
@@ -29,6 +30,8 @@ SHOWN_IN_README = 2
 PICTURES = {n: [("tiles.py", True, ("tiles.png",))] for n in (1, 2, 3, 4)}
 PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
                ("pipelines.py", False, ("cycles.png", "pipelines.png"))]
+# Runs whose timeline is drawn beside the lesson, where softgpu times them.
+TIMELINES = {5: ["--steps", "warp-specialised,pingpong,intra-warpgroup"]}
 KINDS = {
     "roofline": "Times are a roofline: what the busiest unit alone would take.",
     "modelled": "Times are modelled.",
@@ -60,6 +63,10 @@ def plain(value, suffix=""):
     if value is None:
         return "—"
     return f"{value:.2f}{suffix}" if value < 9.95 else f"{value:.1f}{suffix}"
+
+
+def plain_percent(share):
+    return "—" if share is None else f"{100 * share:.0f}"
 
 
 def error_text(step):
@@ -117,11 +124,24 @@ def busy_table(steps):
     """Which units each step keeps busy, where softgpu timed it."""
     steps = [step for step in steps if step["busy"]]
     units = [unit for unit in (steps[0]["busy"] if steps else ())
-             if any(step["busy"][unit] >= 0.005 for step in steps)]
+             if any((step["busy"][unit] or 0) >= 0.005 for step in steps)]
     if not units:
         return ""
     rows = [["busy, % of the time"] + units]
-    rows += [[step_name(step)] + [f"{100 * step['busy'][unit]:.0f}" for unit in units] for step in steps]
+    rows += [[step_name(step)] + [plain_percent(step["busy"][unit]) for unit in units] for step in steps]
+    return "\n" + table(rows)
+
+
+def waits_table(steps):
+    """What each step's warps waited for, where softgpu timed it: the second table of --explain."""
+    steps = [step for step in steps if step["waits"]]
+    reasons = [reason for reason in (steps[0]["waits"] if steps else ())
+               if any((step["waits"][reason] or 0) >= 0.005 for step in steps)]
+    if not reasons:
+        return ""
+    rows = [["warps, % of their cycles"] + reasons]
+    rows += [[step_name(step)] + [plain_percent(step["waits"][reason]) for reason in reasons]
+             for step in steps]
     return "\n" + table(rows)
 
 
@@ -136,6 +156,7 @@ def run_text(run, command, shown):
     return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\nTimed: {timed}.\n" +
             (f"Checked: {checked}.\n" if any_checked else "") +
             "\n" + results_table(run["steps"]) + busy_table(run["steps"]) +
+            (waits_table(run["steps"]) if "--explain" in command.split() else "") +
             "".join(f"\n{warning}\n" for warning in warnings_in(shown)))
 
 
@@ -183,6 +204,15 @@ def run_chapter(program, options):
         return run, csv, shown
 
 
+def draw_timeline(program, options, picture):
+    """The timeline of a run; a GPU has none, and the picture stays as it is."""
+    with tempfile.TemporaryDirectory() as scratch:
+        trace = pathlib.Path(scratch, "trace.json")
+        run_chapter(program, [*options, "--trace", str(trace)])
+        if trace.exists():
+            draw("timeline.py", trace, picture)
+
+
 def write_lesson(variant, chapter):
     folder = pathlib.Path(glob.glob(str(ROOT / f"{chapter:02d}_*"))[0])
     lesson = folder / "README.md"
@@ -206,6 +236,8 @@ def write_lesson(variant, chapter):
     for script, wants_results, files in PICTURES.get(chapter, ()):
         inputs = [folder / "results.csv"] if wants_results else []
         draw(script, *inputs, *(folder / name for name in files))
+    if chapter in TIMELINES:
+        draw_timeline(program, TIMELINES[chapter], folder / "timeline.png")
 
 
 def main():

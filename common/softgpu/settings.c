@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "softgpu/timing/figures.h"
+#include "softgpu/timing/trace.h"
 
 static char message[400];
 
@@ -164,6 +165,24 @@ static const char *keep(const char *text) {
     return kept->text;
 }
 
+// SOFTGPU_TRACE, once all others are read: a file that can be written, of a run that is timed.
+static const char *read_trace(Settings *settings) {
+    const char *path = value_of("SOFTGPU_TRACE");
+    if (!path) return NULL;
+    const char *untimed = !settings->timing                ? "SOFTGPU_TIMING=0"
+                          : settings->async != ASYNC_TIMED ? "SOFTGPU_ASYNC"
+                          : settings->schedule             ? "SOFTGPU_SCHEDULE"
+                                                           : NULL;
+    if (untimed) {
+        return refuse("SOFTGPU_TRACE=%.200s: with %s nothing is timed; leave one of them out", path,
+                      untimed);
+    }
+    const char *why = trace_probe(path);
+    if (why) return refuse("SOFTGPU_TRACE=%.200s: can't write it: %s", path, why);
+    settings->trace = keep(path);
+    return NULL;
+}
+
 const char *settings_read(Settings *settings) {
     static const char *const asyncs[] = {"timed", "early", "late", "random"};
     static const char *const numerics[] = {"default", "fast", "hardware"};
@@ -193,6 +212,5 @@ const char *settings_read(Settings *settings) {
     settings->numerics = numeric;
     settings->report_json = report == 1;
     settings->report_file = keep(value_of("SOFTGPU_REPORT_FILE"));
-    settings->trace = keep(value_of("SOFTGPU_TRACE"));
-    return NULL;
+    return read_trace(settings);
 }

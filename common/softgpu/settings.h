@@ -26,7 +26,7 @@ typedef struct {
     bool stats;        // SOFTGPU_STATS: counters per kernel on stderr at exit
     bool report_json;  // SOFTGPU_REPORT=json; report_file: SOFTGPU_REPORT_FILE, NULL = stderr
     const char *report_file;
-    const char *trace; // SOFTGPU_TRACE
+    const char *trace; // SOFTGPU_TRACE: the timeline's file; NULL: none
 } Settings;
 
 // Reads the environment. Returns NULL and fills *settings, or a message that names the variable and

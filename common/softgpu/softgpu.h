@@ -19,6 +19,14 @@ typedef struct {
     uint64_t kernels;
     int sms_simulated, sms_total;
     int findings; // errors reported
+    // What the work alone takes at the units' full rates, in cycles of all SMs together: by pipe,
+    // of shared memory, and of what comes from L2 (TMA, cp.async or loads) at the SMs' ports.
+    double pipe_cycles[12], shared_cycles, load_cycles;
+    // By the timing model; cycles is 0 when it timed nothing, and then so is the rest.
+    double cycles;        // of the SMs' clock, sum of the kernels
+    double unit_busy[12]; // shares of the cycles, averages of the SMs: Unit of timing/latencies.h
+    double tensor_busy;   // mma.sync and wgmma together; beside it hbm_busy, l2_busy, shared_busy
+    double stall[8];      // shares of the resident warps' cycles: Stall of machine/machine.h
 } SoftgpuStats;
 
 typedef struct {

@@ -53,7 +53,18 @@ START_TEST(ordinary_problem_in_time) {
     ck_assert_msg(o.seconds < 30, "%.1f s", o.seconds);
     for (const Json *s = json_at(json, "steps")->first; s != NULL; s = s->next) {
         ck_assert(json_number(s, "time_us") > 0);
-        ck_assert_str_eq(json_text(s, "time_kind"), "roofline");
+        ck_assert_str_eq(json_text(s, "time_kind"), "modelled");
+        // Where its cycles went: shares that make sense, and add up.
+        ck_assert(json_number(s, "cycles") > 1000);
+        double waits = 0;
+        for (const Json *w = json_at(s, "waits")->first; w != NULL; w = w->next) waits += w->number;
+        ck_assert_msg(waits > 0.999 && waits < 1.001, "%s: warps did %g of their cycles",
+                      json_text(s, "name"), waits);
+        for (const Json *b = json_at(s, "busy")->first; b != NULL; b = b->next)
+            ck_assert_msg(b->kind == JSON_NULL || (b->number >= 0 && b->number <= 1.001),
+                          "%s: a unit is busy %g of the time", json_text(s, "name"), b->number);
+        ck_assert(json_number(s, "busy.issue") > 0);
+        ck_assert(json_number(s, "work_cycles.MUFU") > 0);
         double pairs = _i % 2 ? 1024.0 * 1025 / 2 : 1024.0 * 1024;
         ck_assert(json_number(s, "flops") == 4 * 4 * 64 * pairs);
     }

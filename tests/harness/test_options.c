@@ -90,8 +90,9 @@ START_TEST(bad_usage_is_refused) {
         {"--strict --no-strict", "only one"},
         {"--splits 4", "chapter 9"},
         {"--deterministic", "chapter 4"},
-        {"--explain", "timing model"},
-        {"--trace x", "--trace: not built yet"},
+        {"--explain --check-only", "--explain: needs times"},
+        {"--sample few", "--sample few"},
+        {"--trace x --check-only", "--trace: with --check-only"},
         {"--stats=1", "takes no value"},
         {"--batch 2147483647 --heads 2147483647", "too many"},
     };

@@ -98,11 +98,33 @@ START_TEST(a_share_that_is_too_small_is_told) {
 }
 END_TEST
 
+// A few SMs whatever the sizes and the chapter, and as many as the data need.
+START_TEST(auto_is_a_few_or_enough) {
+    Message message;
+    char few[] = "--seqlen 300 --sample auto";
+    ck_assert(make(few, 132, false, &message));
+    ck_assert_int_eq(run.timed.sample, 4);
+    ck_assert_int_eq(run.checked.sample, 4); // both are one
+    char enough[] = "--seqlen 16384 --head-dim 128 --sample auto";
+    ck_assert(make(enough, 132, false, &message));
+    // 1.25 · 2 · 2 · 16384 · 128 bytes over 397187 for each SM
+    ck_assert_int_eq(run.timed.sample, 27);
+    char default_sizes[] = "--sample auto";
+    ck_assert(make(default_sizes, 132, false, &message));
+    ck_assert_int_eq(run.timed.sample, 4);
+    ck_assert_int_eq(run.checked.sample, 0);
+    char all[] = "--seqlen 300 --sample auto";
+    ck_assert(make(all, 4, false, &message));
+    ck_assert_int_eq(run.timed.sample, 0);
+}
+END_TEST
+
 Suite *suite_sample(void);
 Suite *suite_sample(void) {
     Suite *suite = suite_create("harness: sample");
     TCase *all = tcase_create("sample");
     tcase_add_loop_test(all, the_share_holds_a_head, 0, FITS);
+    tcase_add_test(all, auto_is_a_few_or_enough);
     tcase_add_test(all, more_sms_than_there_are);
     tcase_add_test(all, a_share_that_is_too_small_is_told);
     suite_add_tcase(suite, all);

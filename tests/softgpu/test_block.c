@@ -176,8 +176,8 @@ START_TEST(loads_cut_at_their_first_use) {
     ck_assert_uint_eq(schedule->slots[4].segment, 2);
     ck_assert_uint_eq(segment(1)->wait, WAIT_RESULT);
     ck_assert_uint_eq(segment(1)->row_count, 1);
-    ck_assert_uint_eq(schedule->rows[segment(1)->first_row], R(0));
-    ck_assert_uint_eq(schedule->rows[segment(2)->first_row], R(1));
+    ck_assert_uint_eq(schedule->rows[segment(1)->first_row].row, R(0));
+    ck_assert_uint_eq(schedule->rows[segment(2)->first_row].row, R(1));
     ck_assert_uint_eq(segment(0)->issue, 3);
 }
 END_TEST
@@ -228,7 +228,7 @@ START_TEST(pending_rows_are_waited_for) {
     const BlockSchedule *b = plan();
     ck_assert_uint_eq(b->segment_count, 2);
     ck_assert_uint_eq(schedule->slots[0].segment, 1);
-    ck_assert_uint_eq(schedule->rows[segment(1)->first_row], R(0));
+    ck_assert_uint_eq(schedule->rows[segment(1)->first_row].row, R(0));
     ck_assert_uint_eq(schedule->slots[1].segment, 0);
     ck_assert_uint_eq(schedule->slots[2].segment, 0);
 }
@@ -268,7 +268,7 @@ START_TEST(pending_addresses) {
     ck_assert_uint_eq(schedule->slots[1].segment, 1);
     ck_assert_uint_eq(schedule->slots[2].segment, 0);
     ck_assert_uint_eq(segment(1)->row_count, 1);
-    ck_assert_uint_eq(schedule->rows[segment(1)->first_row], R(50));
+    ck_assert_uint_eq(schedule->rows[segment(1)->first_row].row, R(50));
 }
 END_TEST
 
@@ -495,15 +495,15 @@ END_TEST
 START_TEST(tensor_rates) {
     const GpuFigures *h100 = figures_find("h100"), *a100 = figures_find("a100"),
                      *b200 = figures_find("b200");
-    ck_assert_int_eq(wgmma_cycles(h100, TENSOR_F16, 256, 16), 128);
-    ck_assert_int_eq(wgmma_cycles(h100, TENSOR_F16, 128, 16), 64);
-    ck_assert_int_eq(wgmma_cycles(h100, TENSOR_TF32, 256, 8), 128);
-    ck_assert_int_eq(wgmma_cycles(h100, TENSOR_FP8, 256, 32), 128);
-    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, TENSOR_F16, 4096), 8);
-    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, TENSOR_TF32, 2048), 8);
-    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, TENSOR_F64, 512), 16);
-    ck_assert_int_eq(mma_interval(timing_of("h100"), h100, TENSOR_F16, 4096), 6);
-    ck_assert_int_eq(mma_interval(timing_of("b200"), b200, TENSOR_F16, 4096), 8);
+    ck_assert_int_eq(wgmma_cycles(h100, RATE_F16, 256, 16), 128);
+    ck_assert_int_eq(wgmma_cycles(h100, RATE_F16, 128, 16), 64);
+    ck_assert_int_eq(wgmma_cycles(h100, RATE_TF32, 256, 8), 128);
+    ck_assert_int_eq(wgmma_cycles(h100, RATE_FP8, 256, 32), 128);
+    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, RATE_F16, 4096), 8);
+    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, RATE_TF32, 2048), 8);
+    ck_assert_int_eq(mma_interval(timing_of("a100"), a100, RATE_F64, 512), 16);
+    ck_assert_int_eq(mma_interval(timing_of("h100"), h100, RATE_F16, 4096), 6);
+    ck_assert_int_eq(mma_interval(timing_of("b200"), b200, RATE_F16, 4096), 8);
 }
 END_TEST
 

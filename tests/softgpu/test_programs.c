@@ -81,6 +81,34 @@ START_TEST(threads_change_nothing) {
 }
 END_TEST
 
+// The lines that tell the modelled time, of the last command.
+static void keep_times(char *times, size_t size) {
+    *times = 0;
+    for (char *line = strstr(output, "  time "); line; line = strstr(line + 1, "\n  time ")) {
+        size_t length = strcspn(line + 1, "\n") + 1, used = strlen(times);
+        ck_assert_uint_lt(used + length, size);
+        memcpy(times + used, line, length);
+        times[used + length] = 0;
+    }
+}
+
+// Modelled times are those of the program, whatever runs it: any number of host threads, any day.
+START_TEST(modelled_times_repeat) {
+    static const char *const programs[] = {"wgmma_gemm", "cluster_ring", "pipeline", "histogram"};
+    static char first[4096], times[4096];
+    ck_assert_int_eq(softgpu("--stats --threads 1", programs[_i]), 0);
+    keep_times(first, sizeof first);
+    ck_assert_msg(strstr(first, "(modelled)") != NULL, "%s", output);
+    for (int n = 1; n <= 3; n++) {
+        char options[40];
+        snprintf(options, sizeof options, "--stats --threads %d", n);
+        ck_assert_int_eq(softgpu(options, programs[_i]), 0);
+        keep_times(times, sizeof times);
+        ck_assert_str_eq(times, first);
+    }
+}
+END_TEST
+
 static const struct {
     const char *program, *line, *words;
 } broken[] = {
@@ -284,6 +312,7 @@ Suite *suite_programs(void) {
     tcase_add_loop_test(tests, right_programs, 0, orders() * RIGHT);
     tcase_add_loop_test(tests, broken_programs, 0, 2 * BROKEN);
     tcase_add_test(tests, threads_change_nothing);
+    tcase_add_loop_test(tests, modelled_times_repeat, 0, 4);
     tcase_add_test(tests, strict_programs);
     tcase_add_test(tests, other_gpus);
     tcase_add_test(tests, refused_calls_are_no_errors);

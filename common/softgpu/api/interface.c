@@ -13,11 +13,19 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/report/findings.h"
 #include "softgpu/report/stats.h"
+#include "softgpu/timing/trace.h"
 #include "softgpu/timing/traffic.h"
 
+// What the timing model says of the kernels since the last reset: shares times cycles, summed.
+typedef struct {
+    double all, unit[UNIT_COUNT], tensor, shared, l2, hbm, stall[STALL_COUNT];
+} ModelCycles;
+
 static SoftgpuStats sums;
-// Busy times, in microseconds; interface_stats makes fractions of them.
+// Busy times, in microseconds (roofline); interface_stats makes fractions of them.
 static double pipe_us[PIPE_COUNT], hbm_us, l2_us, shared_us;
+// Busy times, in cycles (timing model).
+static ModelCycles busy_cycles;
 static int findings_at_reset;
 
 // Tells the launcher how many errors were found: it waits with a shared counter, so that it knows
@@ -39,6 +47,17 @@ static void tell_launcher(void) {
     told = found;
 }
 
+static void add_model_cycles(const KernelStats *k) {
+    ModelCycles *sum = &busy_cycles;
+    sum->all += k->cycles;
+    for (int u = 0; u < UNIT_COUNT; u++) sum->unit[u] += k->cycles * k->unit_busy[u];
+    sum->tensor += k->cycles * k->tensor_busy;
+    sum->shared += k->cycles * k->shared_busy;
+    sum->l2 += k->cycles * k->l2_busy;
+    sum->hbm += k->cycles * k->hbm_busy;
+    for (int s = 0; s < STALL_COUNT; s++) sum->stall[s] += k->cycles * k->stall[s];
+}
+
 void stats_add(const KernelStats *k) {
     sums.kernels++;
     sums.time_us += k->time_us;
@@ -51,12 +70,16 @@ void stats_add(const KernelStats *k) {
     sums.host_seconds += k->host_seconds;
     for (int p = 0; p < PIPE_COUNT; p++) {
         pipe_us[p] += k->pipe_us[p];
+        sums.pipe_cycles[p] += k->pipe_cycles[p];
         sums.thread_instructions += k->thread_instructions[p];
         sums.warp_instructions += k->warp_instructions[p];
     }
     hbm_us += k->hbm_us;
     l2_us += k->l2_us;
     shared_us += k->shared_us;
+    sums.shared_cycles += k->shared_cycles;
+    sums.load_cycles += k->load_cycles;
+    add_model_cycles(k);
     sums.sms_simulated = k->sms_simulated;
     sums.sms_total = k->sms_total;
     if (api.gpu->settings->stats) stats_record(k);
@@ -115,21 +138,41 @@ static void interface_stats_reset(void) {
     sums = (SoftgpuStats){0};
     memset(pipe_us, 0, sizeof pipe_us);
     hbm_us = l2_us = shared_us = 0;
+    busy_cycles = (ModelCycles){0};
     // What is measured from here on must not depend on what ran before: neither on lines that are
     // in the L2 already nor on dirty ones that still have to leave it.
     if (api.gpu && api.gpu->l2) cache_invalidate(api.gpu->l2);
     findings_at_reset = findings_count();
 }
 
+// Where the model has timed kernels, its shares take the place of the roofline's.
+static void share_model_cycles(SoftgpuStats *stats) {
+    const ModelCycles *sum = &busy_cycles;
+    if (!(sum->all > 0)) return;
+    stats->cycles = sum->all;
+    for (int u = 0; u < UNIT_COUNT; u++) stats->unit_busy[u] = sum->unit[u] / sum->all;
+    stats->tensor_busy = sum->tensor / sum->all;
+    stats->shared_busy = sum->shared / sum->all;
+    stats->l2_busy = sum->l2 / sum->all;
+    stats->hbm_busy = sum->hbm / sum->all;
+    for (int s = 0; s < STALL_COUNT; s++) stats->stall[s] = sum->stall[s] / sum->all;
+}
+
+#define SLOTS(array) (int)(sizeof(array) / sizeof *(array))
+
 static void interface_stats(SoftgpuStats *stats) {
     API_ENTER();
-    _Static_assert(sizeof stats->busy / sizeof *stats->busy >= PIPE_COUNT, "a slot for each pipe");
+    _Static_assert(SLOTS(stats->busy) >= PIPE_COUNT, "a slot for each pipe");
+    _Static_assert(SLOTS(stats->pipe_cycles) >= PIPE_COUNT, "a slot for each pipe");
+    _Static_assert(SLOTS(stats->unit_busy) >= UNIT_COUNT, "a slot for each unit");
+    _Static_assert(SLOTS(stats->stall) >= STALL_COUNT, "a slot for each reason");
     *stats = sums;
     double all = sums.time_us > 0 ? sums.time_us : 1;
     for (int p = 0; p < PIPE_COUNT; p++) stats->busy[p] = pipe_us[p] / all;
     stats->hbm_busy = hbm_us / all;
     stats->l2_busy = l2_us / all;
     stats->shared_busy = shared_us / all;
+    share_model_cycles(stats);
     stats->findings = findings_count() - findings_at_reset;
 }
 
@@ -153,8 +196,11 @@ static const char *interface_findings_json(void) {
     return findings_json();
 }
 
+// Orders of warps and completions other than the hardware's are not timed cycle by cycle.
 static const char *interface_time_kind(void) {
-    return "roofline";
+    API_ENTER();
+    const Settings *s = gpu_settings();
+    return s->timing && s->async == ASYNC_TIMED && s->schedule == 0 ? "modelled" : "roofline";
 }
 
 static void interface_reset_device(void) {
@@ -184,6 +230,7 @@ __attribute__((destructor)) static void finish(void) {
     fflush(stdout); // the report stands after the program's own output
     stats_print(&api.gpu->figures);
     findings_finish(api.gpu->settings);
+    trace_finish();
     tell_launcher();
     fflush(stderr);
 }

@@ -37,7 +37,7 @@ static const char usage[] =
     "  --sample N        simulate N of its SMs and scale\n"
     "  --report KIND     text or json: how findings are written (on standard error)\n"
     "  --report-file F   write the report to a file\n"
-    "  --trace FILE      write a timeline (not built yet)\n"
+    "  --trace FILE      write a timeline for ui.perfetto.dev: the first SMs' warps and units\n"
     "  --stats           counters per kernel at the end\n"
     "  --no-timing       no caches and no modelled time: faster\n"
     "  --threads N       host threads (default: the cores)\n"
@@ -79,6 +79,22 @@ static void die(const char *format, ...) {
     exit(STATUS_USAGE);
 }
 
+// Refuses a timeline that can't be written, before the program runs.
+static void check_writable(const char *path) {
+    struct stat status;
+    char probe[PATH_MAX];
+    if (!strcmp(path, "-")) return;
+    bool exists = stat(path, &status) == 0;
+    if (*path == 0 || (exists && S_ISDIR(status.st_mode)))
+        die("--trace '%s': give the name of a file", path);
+    bool special = exists && !S_ISREG(status.st_mode);
+    snprintf(probe, sizeof probe, "%.4000s%s", path, special ? "" : ".probe");
+    int fd = open(probe, O_WRONLY | O_CLOEXEC | (special ? 0 : O_CREAT), 0666);
+    if (fd < 0) die("--trace %s: can't write it: %s", path, strerror(errno));
+    close(fd);
+    if (!special) unlink(probe);
+}
+
 // Takes the option at argv[i]; returns how many arguments it used.
 static int take_option(char **argv, int i) {
     const char *option = argv[i];
@@ -94,7 +110,7 @@ static int take_option(char **argv, int i) {
         if (strlen(valued[v].name) != length || strncmp(option, valued[v].name, length)) continue;
         const char *value = equals ? equals + 1 : argv[i + 1];
         if (value == NULL) die("%s needs a value; see softgpu --help", valued[v].name);
-        if (!strcmp(valued[v].name, "--trace")) die("--trace is not built yet");
+        if (!strcmp(valued[v].name, "--trace")) check_writable(value);
         setenv(valued[v].variable, value, 1);
         return equals ? 1 : 2;
     }

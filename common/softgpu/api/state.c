@@ -95,18 +95,8 @@ static int newest_ptx(void) {
     return newest;
 }
 
-// Ends the program when it was asked for what isn't built.
-static void refuse_unbuilt(void) {
-    const char *trace = getenv("SOFTGPU_TRACE");
-    if (trace && *trace) {
-        fprintf(stderr, "softgpu: SOFTGPU_TRACE=%s: traces are not built yet\n", trace);
-        exit(2);
-    }
-}
-
 Gpu *api_gpu(void) {
     if (api.gpu == NULL) {
-        refuse_unbuilt();
         int sm = newest_ptx();
         if (sm) gpu_choose(sm);
         api.gpu = gpu_get();

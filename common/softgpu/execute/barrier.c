@@ -9,6 +9,8 @@
 #include "softgpu/check/race.h"
 #include "softgpu/execute/control.h"
 #include "softgpu/execute/execute.h"
+#include "softgpu/timing/pace.h"
+#include "softgpu/timing/trace.h"
 
 typedef enum { ARRIVE, SYNC, REDUCE } BarrierUse;
 
@@ -60,6 +62,7 @@ static void complete(Cta *cta, int number) {
         warp_wake(w, BLOCK_BARRIER, number);
     }
     race_bar_complete(cta, number);
+    if (trace_on(cta->sm)) trace_barrier(cta, (uint32_t)number, cta->sm->time);
     uint64_t generation = b->generation + 1;
     memset(b, 0, sizeof *b);
     b->generation = generation;
@@ -174,6 +177,7 @@ static Flow use_barrier(Warp *w, const Insn *i, uint32_t mask, BarrierUse use) {
         b->red_and &= yes == all;
     }
     b->arrived += WARP_SIZE;
+    if (w->pace) b->admitted = pace_admit(w, b->admitted);
     w->stores++;
     cta->sm->changes++;
     race_bar_arrive(w, (int)number);

@@ -217,6 +217,16 @@ static Flow wait(Warp *w, const Insn *i, uint32_t mask, bool by_parity, bool tri
     }
     if (tries && w->sm->launch->schedule && random_below(&w->sm->random, MAY_FAIL) == 0)
         completed = 0;
+    if (tries && w->pace && !completed) {
+        uint32_t first = address[__builtin_ctz(mask)];
+        bool same = true;
+        for (uint32_t rest = mask; rest; rest &= rest - 1)
+            same &= address[__builtin_ctz(rest)] == first;
+        if (same) {
+            mbarrier_suspend(w, first);
+            return FLOW_RETRY;
+        }
+    }
     if (race_on(w)) tell_race(w, i, mask, address, by_parity, completed);
     put_predicate(w, i->d, completed, mask);
     return completed == mask ? FLOW_NEXT : FLOW_YIELD;
@@ -227,7 +237,8 @@ static Flow test_wait(Warp *w, const Insn *i, uint32_t mask) {
 static Flow test_wait_parity(Warp *w, const Insn *i, uint32_t mask) {
     return wait(w, i, mask, true, false);
 }
-// The time that try_wait may sleep is up to the system, whatever the hint says: here it is none.
+// The time that try_wait may sleep is up to the system, whatever the hint says: here it is none, but
+// in a timed launch it sleeps until the phase completes, or for a millisecond or so.
 static Flow try_wait(Warp *w, const Insn *i, uint32_t mask) {
     return wait(w, i, mask, false, true);
 }

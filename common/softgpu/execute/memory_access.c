@@ -10,6 +10,7 @@
 #include "softgpu/check/bits.h"
 #include "softgpu/check/closed.h"
 #include "softgpu/machine/cluster.h"
+#include "softgpu/timing/pace.h"
 
 // What can be said about the addresses of the active lanes together.
 typedef struct {
@@ -290,6 +291,7 @@ static inline bool place_in(Warp *w, const Insn *i, Cta *cta, const uint32_t off
     if (settings->timing) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_shared(w, i, offset, access.bytes, mask, traffic[access.kind]);
+        if (w->pace && cta != w->cta) pace_remote(w, access.bytes * __builtin_popcount(mask));
     }
     return true;
 }

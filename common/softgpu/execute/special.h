@@ -11,6 +11,8 @@
 #ifndef SOFTGPU_SPECIAL_H
 #define SOFTGPU_SPECIAL_H
 
+#include <stdbool.h>
+
 // Groups of three (.x .y .z) and of numbers are consecutive, so that handlers can subtract.
 typedef enum {
     SPECIAL_TID_X,
@@ -75,6 +77,12 @@ typedef enum {
     SPECIAL_WARP_SZ,            // lowering makes it the constant 32
     SPECIAL_COUNT,
 } SpecialRegister;
+
+// Does it tell the time?
+static inline bool special_is_clock(SpecialRegister s) {
+    return (s >= SPECIAL_CLOCK && s <= SPECIAL_PM7_64) ||
+           (s >= SPECIAL_GLOBALTIMER && s <= SPECIAL_GLOBALTIMER_HI);
+}
 
 // The special register that a PTX name ("%tid.x", "WARP_SZ") means, -1 if there is none.
 int special_from_name(const char *name);

@@ -466,6 +466,13 @@ int wgmma_columns(const WgmmaOp *op) {
     return wgmma_form(op->insn)->n;
 }
 
+// Whatever the element type, K is 32 bytes of them.
+uint32_t wgmma_operand_bytes(const WgmmaOp *op, bool *registers) {
+    const WgmmaForm *f = wgmma_form(op->insn);
+    *registers = !f->a_shared;
+    return 32 * (uint32_t)(f->n + (f->a_shared ? 64 : 0));
+}
+
 void wgmma_execute(const Warpgroup *g, const WgmmaOp *op) {
     const WgmmaForm *f = wgmma_form(op->insn);
     SharedOperand a = wgmma_operand(f, true, op->a), b = wgmma_operand(f, false, op->b);

@@ -17,15 +17,19 @@
 #include "softgpu/machine/parts.h"
 #include "softgpu/machine/remote.h"
 #include "softgpu/machine/wgmma.h"
+#include "softgpu/timing/pace_parts.h"
 
 enum { LATENCY = 600 }; // in SM time, of a copy that misses L1 and L2
 #define ON_DEMAND UINT64_MAX
+#define UNKNOWN   (UINT64_MAX - 1) // timed: its lines are on their way, or have not left yet
 
 typedef struct AsyncOp AsyncOp;
 struct AsyncOp {
     AsyncOp *next;
     const Insn *insn;
+    Warp *warp;
     uint64_t due;              // when it lands
+    uint64_t generation;       // tells an answer to an earlier use of this memory
     uint32_t flying;           // lanes that have not landed; of an arrival, not arrived
     uint32_t open;             // lanes that have not been released
     bool arrives;              // an arrival at the mbarriers copy.to
@@ -84,12 +88,15 @@ static AsyncOp *op_new(Sm *sm) {
     AsyncOp *op = pool->ops;
     if (op)
         pool->ops = op->next;
-    else
+    else {
         op = allocate(sizeof *op);
+        op->generation = 0;
+    }
     return op;
 }
 
 static void op_free(Sm *sm, AsyncOp *op) {
+    op->generation++;
     op->next = sm->async->ops;
     sm->async->ops = op;
 }
@@ -283,7 +290,7 @@ static void land_due(Sm *sm, void *subject, uint64_t generation) {
 
 // Sees to it that an event comes at `time`.
 static void arm(AsyncWarp *a, uint64_t time) {
-    if (time == ON_DEMAND || (a->armed && a->armed <= time)) return;
+    if (time >= UNKNOWN || (a->armed && a->armed <= time)) return;
     a->armed = time;
     event_add(a->warp->sm, time, land_due, a, a->generation);
 }
@@ -291,6 +298,7 @@ static void arm(AsyncWarp *a, uint64_t time) {
 // ---- what instructions do
 
 static uint64_t due_time(Sm *sm) {
+    if (sm->launch->pace) return UNKNOWN;
     switch (sm->gpu->settings->async) {
     case ASYNC_EARLY: return sm->time;
     case ASYNC_LATE: return ON_DEMAND;
@@ -305,9 +313,10 @@ void async_copy(Warp *w, const Insn *i, uint32_t mask, const Copy *copy) {
     Sm *sm = w->sm;
     AsyncOp *op = op_new(sm);
     op->insn = i;
+    op->warp = w;
     op->due = due_time(sm);
     if (op->due < a->floor) op->due = a->floor; // groups complete in order
-    if (op->due > a->latest) a->latest = op->due;
+    if (op->due > a->latest && op->due != UNKNOWN) a->latest = op->due;
     op->flying = mask;
     op->open = checks_release(w) ? mask : 0;
     op->arrives = false;
@@ -321,7 +330,20 @@ void async_copy(Warp *w, const Insn *i, uint32_t mask, const Copy *copy) {
         return;
     }
     append(a, op);
-    if (op->flying) arm(a, op->due);
+    if (w->pace)
+        pace_copy(w, op, op->generation);
+    else if (op->flying)
+        arm(a, op->due);
+}
+
+void async_copy_done(Sm *sm, void *subject, uint64_t generation, uint64_t ready) {
+    AsyncOp *op = subject;
+    (void)sm;
+    if (op->generation != generation) return;
+    op->due = ready;
+    AsyncWarp *a = op->warp->async;
+    arm(a, ready);
+    warp_wake(op->warp, BLOCK_MEMORY, 0);
 }
 
 void async_commit(Warp *w, uint32_t mask) {
@@ -358,7 +380,7 @@ bool async_wait(Warp *w, uint32_t mask, uint32_t newest) {
     }
     if (landed) advance(a, 0, now); // arrivals may have waited for it
     if (until) {
-        warp_block(w, BLOCK_SLEEP, 0, until);
+        warp_block(w, until == UNKNOWN ? BLOCK_MEMORY : BLOCK_SLEEP, 0, until);
         return false;
     }
     for (AsyncOp *op = a->first; op; op = op->next)

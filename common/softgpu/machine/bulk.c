@@ -10,11 +10,14 @@
 #include "softgpu/machine/global.h"
 #include "softgpu/machine/mbarrier.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/timing/pace_parts.h"
+#include "softgpu/timing/trace.h"
 
 enum { LATENCY = 700, READ_LATENCY = 300 }; // in SM time: of a copy that misses L2; of a source
 // In random order: how many of the writes are slow ones, and how slow; longer than a round takes.
 enum { SLOW_ONE_IN = 4, SLOW_LATENCY = 100000 };
 #define ON_DEMAND UINT64_MAX
+#define UNKNOWN   (UINT64_MAX - 1) // timed: its lines are on their way
 
 typedef struct BulkOp BulkOp;
 struct BulkOp {
@@ -22,7 +25,8 @@ struct BulkOp {
     const Insn *insn;
     Warp *warp;
     int lane;
-    uint32_t group;         // of the lane; for stores and reductions
+    uint32_t group; // of the lane; for stores and reductions
+    uint64_t issued;
     uint64_t read_due, due; // when it has read its source; when it has landed or written
     bool read, written;
     bool awaited; // a wait_group has let its thread go on: its source may change
@@ -233,9 +237,29 @@ static void come_due(Sm *sm, void *subject, uint64_t generation) {
     if (op->due <= sm->time) write(op);
 }
 
+// A timed copy's lines are there, or have been written.
+static void lines_done(Sm *sm, void *subject, uint64_t generation, uint64_t ready) {
+    BulkOp *op = subject;
+    if (op->generation != generation) return;
+    const GpuTiming *t = sm->launch->pace->timing;
+    op->due = ready + (uint64_t)(is_outgoing(op) ? 0 : pace_landing(t));
+    if (op->due < op->read_due && is_outgoing(op)) op->due = op->read_due;
+    if (trace_on(sm))
+        trace_span(sm, TRACE_TMA, 0, op->warp, is_outgoing(op) ? "store" : "load", op->issued,
+                   op->due);
+    event_add(sm, op->due, come_due, op, op->generation);
+    warp_wake(op->warp, BLOCK_MEMORY, 0);
+}
+
 static void set_times(BulkOp *op) {
     Sm *sm = op->warp->sm;
     uint64_t now = sm->time;
+    if (op->warp->pace) {
+        op->due = UNKNOWN;
+        op->read_due =
+            is_outgoing(op) ? now + (uint64_t)sm->launch->pace->timing->store_visible : UNKNOWN;
+        return;
+    }
     switch (sm->gpu->settings->async) {
     case ASYNC_EARLY: op->read_due = op->due = now; return;
     case ASYNC_LATE: op->read_due = op->due = ON_DEMAND; return;
@@ -296,9 +320,15 @@ void bulk_issue(Warp *w, const Insn *i, int lane, const BulkMove *move) {
     op->read = op->written = op->awaited = op->queued = false;
     op->move = *move;
     op->group = is_outgoing(op) ? groups_of(w->cta)[thread_of(w, lane)] : 0;
+    op->issued = sm->time;
     set_times(op);
     open_agent(op);
     append(op);
+    if (w->pace) {
+        if (is_outgoing(op)) event_add(sm, op->read_due, come_due, op, op->generation);
+        pace_send_bulk(w, lines_done, op, op->generation);
+        return;
+    }
     if (op->due <= sm->time) {
         come_due(sm, op, op->generation);
         return;
@@ -343,7 +373,7 @@ Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
         defer |= !reads && !op->written;
     }
     if (until) {
-        warp_block(w, BLOCK_SLEEP, 0, until);
+        warp_block(w, until == UNKNOWN ? BLOCK_MEMORY : BLOCK_SLEEP, 0, until);
         return FLOW_RETRY;
     }
     if (defer) return FLOW_DEFER; // reductions that only the serial phase can apply

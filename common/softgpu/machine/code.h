@@ -205,6 +205,8 @@ typedef struct Kernel {
     int shared_constant_count;
 
     void *arena;
+    void *pace; // what timing/pace_kernel.c knows of it, and how that is freed
+    void (*pace_free)(void *);
 } Kernel;
 
 // ---- lowering (ptx/lower.c)

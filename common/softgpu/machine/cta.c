@@ -9,7 +9,9 @@
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/timing/pace.h"
 #include "softgpu/machine/remote.h"
+#include "softgpu/timing/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +66,7 @@ static void cta_free(Cta *cta) {
         free(w->local_written);
         definedness_free(w);
         in_flight_free(w);
+        pace_warp_free(w);
     }
     async_cta_free(cta);
     race_cta_free(cta);
@@ -116,6 +119,7 @@ Cta *cta_start(Sm *sm, uint64_t linear, uint32_t rank, Cta *leader) {
         memset(cta->shared_written + SHARED_RESERVED, 0, cta->shared_size - SHARED_RESERVED);
     }
 
+    uint64_t time = launch->pace ? pace_cta_start(sm) : 0;
     for (int k = 0; k < cta->warp_count; k++) {
         Warp *w = &cta->warps[k];
         w->sm = sm;
@@ -126,11 +130,16 @@ Cta *cta_start(Sm *sm, uint64_t linear, uint32_t rank, Cta *leader) {
         w->registers_wanted = 0;
         w->status = WARP_WAITS;
         warp_start(w);
+        if (launch->pace)
+            pace_warp_start(w, time);
+        else
+            pace_warp_free(w);
         sm_ready(w);
     }
     cta->next = sm->ctas;
     sm->ctas = cta;
     sm->resident++;
+    if (trace_on(sm)) trace_cta_begin(cta, sm->time);
     return cta;
 }
 
@@ -141,11 +150,13 @@ void cta_end(Cta *cta) {
     remote_cta_end(cta, cta->live_warps == 0);
     async_cta_finish(cta, cta->live_warps == 0);
     cta->sm->changes++;
+    pace_cta_end(cta->sm);
 }
 
 void cta_finish(Cta *cta) {
     Sm *sm = cta->sm;
     cta_end(cta);
+    if (trace_on(sm)) trace_cta_end(cta, sm->time);
     Cta **link = &sm->ctas;
     while (*link != cta) link = &(*link)->next;
     *link = cta->next;

@@ -102,6 +102,7 @@ static void sm_free(Sm *sm) {
 void gpu_delete(Gpu *gpu) {
     for (int s = 0; s < gpu->figures.sms; s++) sm_free(&gpu->sm[s]);
     if (gpu->l2) cache_free(gpu->l2);
+    for (int side = 0; side < 2; side++) cache_free(gpu->near[side]);
     free(gpu->sm);
     global_delete(gpu->memory);
     free(gpu);

@@ -16,7 +16,8 @@
 // What goes on while warps compute (cp.async, bulk copies, st.async, wgmma) is an operation of its
 // SM: machine/async.h says when it takes effect, and names the files of each kind.
 //
-// Until the timing model is built, an SM's time counts the warp instructions it has issued.
+// An SM's time counts cycles if the launch is timed (timing/pace.h), else the warp instructions that
+// it has issued.
 #ifndef SOFTGPU_MACHINE_H
 #define SOFTGPU_MACHINE_H
 
@@ -25,6 +26,7 @@
 #include "softgpu/machine/code.h"
 #include "softgpu/machine/random.h"
 #include "softgpu/settings.h"
+#include "softgpu/timing/activity.h"
 #include "softgpu/timing/figures.h"
 
 enum { WARP_SIZE = 32, NAMED_BARRIERS = 16, CLUSTER_MAX = 16, ALLOCATIONS_CACHED = 8 };
@@ -66,6 +68,8 @@ typedef enum {
     BLOCK_WGMMA,     // wgmma.wait_group: until the other warps of the warpgroup have issued, too
     BLOCK_CLUSTER,   // barrier.cluster.wait
     BLOCK_REGISTERS, // setmaxnreg.inc: until the CTA has so many registers to give
+    BLOCK_MBARRIER,  // mbarrier.try_wait: until the phase of the one at `number` completes
+    BLOCK_MEMORY,    // a wait for copies: until it is known when they land
 } BlockKind;
 
 typedef struct Join Join; // where lanes wait for those they split from; machine/parts.h
@@ -137,6 +141,7 @@ struct Warp {
     uint32_t undefined_rows; // registers undefined in some lane (check/definedness.h)
     struct Definedness *undefined; // which; NULL until the first
     struct InFlight *in_flight;    // marks on registers of wgmma (check/in_flight.h), or NULL
+    struct WarpPace *pace;         // timing/pace.h; NULL unless the launch is timed
     uint64_t waited_at;            // when it last found an mbarrier's phase incomplete
     // barrier.cluster: lanes that have arrived for the phase under way; and for the last one, which
     // has completed, and have not waited yet. Of the former, those that are blocked in a wait.
@@ -174,6 +179,7 @@ typedef struct {
     uint32_t red_and, red_or, red_popc;
     const Insn *first;   // the instruction that opened this use, for findings
     uint64_t generation; // completed uses
+    uint64_t admitted;   // timed: when the last warp has arrived
 } Barrier;
 
 struct Cta {
@@ -219,6 +225,7 @@ struct Cta {
 typedef struct {   // an L2 request, logged in the parallel phase
     uint64_t line; // address >> 7
     uint64_t time;
+    uint32_t ticket; // who waits for it (timing/pace.h); 0: nobody
     uint8_t sectors; // 32-byte sectors of the line, bit mask
     uint8_t write;   // 0 read, 1 write (full sectors), 2 write (part of one), 3 atomic, 4 prefetch
     uint32_t bytes;  // 2: which bytes of the sector, a bit each
@@ -235,6 +242,7 @@ struct Sm {
     struct Random random;
     struct Counters *counters; // of the host thread that runs this SM in this round
     struct Cache *l1;
+    struct SmPace *pace; // timing/pace.h; NULL unless the launch is timed
     L2Request *requests;
     size_t request_count, request_capacity;
     struct EventQueue *events;            // (time, order) → completion; machine/event.h
@@ -245,6 +253,7 @@ struct Sm {
     uint64_t stores; // to global and shared memory; while `watch`, those that change it are changes
     bool faulted;    // a finding that ends the launch
     struct FindingList *findings; // of this round; merged in SM order
+    struct TraceSm *trace;        // timing/trace.h; NULL: no timeline of this SM in this launch
     // Allocations that this SM met lately (check/memory.c); cleared when a launch begins.
     struct AllocationCache {
         uint64_t begin, end;
@@ -295,8 +304,16 @@ typedef struct KernelStats {
     const char *bound;   // what limits the time: "fma", "lsu", "hbm", …
     double host_seconds; // how long the emulation took
     double cpu_seconds;  // what all host threads worked for it
+    // What the work alone takes at the units' full rates, in cycles of all SMs together.
+    double pipe_cycles[PIPE_COUNT], shared_cycles, load_cycles; // load: from L2 through the port
     int sms_simulated, sms_total;
     int finding_count;
+    // By the timing model; cycles is 0 when it did not time this kernel, and then so is the rest.
+    double cycles;                // of the SMs' clock, from the launch to the last CTA's end
+    double unit_busy[UNIT_COUNT]; // shares of the cycles, averages of the SMs
+    double tensor_busy;           // likewise: mma.sync and wgmma together
+    double shared_busy, l2_busy, hbm_busy;
+    double stall[STALL_COUNT]; // shares of the cycles that resident warps spent, see Stall
 } KernelStats;
 
 // Runs a kernel to its end. Returns a cudaError code: 0; 700, 716, 719, 710 (assert), … after a
@@ -317,6 +334,7 @@ struct LaunchState {
     uint64_t id;   // counts launches, seeds
     // Private to machine/:
     bool timing;
+    const struct KernelPace *pace; // timing/pace.h; NULL unless the launch is timed
     unsigned checks;
     uint64_t schedule;
     uint64_t started;     // blocks
@@ -336,7 +354,9 @@ struct Gpu {
     GpuFigures figures;          // with --sms applied
     struct GlobalMemory *memory; // machine/global.h
     struct Cache *l2;
-    double clock_us; // modelled time since start, what cudaEvent reports
+    struct Cache *near[2]; // what each half of it holds for its SMs (timing/memory_time.c)
+    int near_share;        // SMs that these are sized for
+    double clock_us;       // modelled time since start, what cudaEvent reports
     uint64_t launches;
     int sample;           // SMs simulated of figures.sms; = figures.sms when not sampling
     uint64_t stack_limit; // cudaLimitStackSize: bytes of stack beyond what calls surely need

@@ -6,7 +6,10 @@
 
 #include "softgpu/check/race.h"
 #include "softgpu/machine/async.h"
+#include "softgpu/machine/event.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/timing/pace.h"
+#include "softgpu/timing/trace.h"
 
 // The live objects of a CTA.
 struct MbarrierTable {
@@ -17,6 +20,7 @@ struct MbarrierTable {
 
 // ---- the word
 
+enum { SUSPENDED = 1 << 20 }; // cycles after which a timed try_wait looks again
 enum { TX_SHIFT = 40, TX_BITS = 21, PHASE_SHIFT = 61, PHASES = 8 };
 
 MbarrierState mbarrier_unpack(uint64_t word) {
@@ -125,6 +129,12 @@ static bool is_live(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t a
     return false;
 }
 
+// A timed launch: those whose try_wait has suspended them try again.
+static void wake_waiters(Cta *cta, const Mbarrier *b) {
+    for (int k = 0; k < cta->warp_count; k++)
+        if (b->waiting >> k % 32 & 1) warp_wake(&cta->warps[k], BLOCK_MBARRIER, (int)b->address);
+}
+
 // Completes the phase if nothing is awaited any more.
 static void settle(Cta *cta, uint32_t address, MbarrierState *s) {
     bool completes = s->pending == 0 && s->tx == 0;
@@ -135,10 +145,12 @@ static void settle(Cta *cta, uint32_t address, MbarrierState *s) {
     store(cta, address, s);
     cta->sm->changes++;
     if (!completes) return;
+    if (trace_on(cta->sm)) trace_barrier(cta, address, cta->sm->time);
     Mbarrier *b = mbarrier_find(cta, address);
     if (b) {
         b->phases++;
         b->wait = NULL;
+        if (cta->launch->pace) wake_waiters(cta, b);
         b->waiting = 0;
         b->bytes_expected = b->bytes_come = 0;
         race_mbarrier_complete(cta, b->race, b->phases);
@@ -335,4 +347,24 @@ bool mbarrier_test(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
         b->waiting |= 1u << w->id % 32;
     }
     return true;
+}
+
+// Wakes a warp that may have waited for long, so that it can be found to wait in vain.
+static void wake_late(Sm *sm, void *subject, uint64_t unused) {
+    Warp *w = subject;
+    (void)sm, (void)unused;
+    if (!w->pace) return;
+    w->pace->watched = false;
+    for (int slot = 0; slot < WARP_SIZE; slot++) {
+        const Group *g = &w->groups[slot];
+        if (g->mask && g->state == GROUP_BLOCKED && g->block == BLOCK_MBARRIER)
+            warp_wake(w, BLOCK_MBARRIER, g->number);
+    }
+}
+
+void mbarrier_suspend(Warp *w, uint32_t address) {
+    warp_block(w, BLOCK_MBARRIER, (int)address, 0);
+    if (w->pace->watched) return;
+    w->pace->watched = true;
+    event_add(w->sm, w->sm->time + SUSPENDED, wake_late, w, 0);
 }

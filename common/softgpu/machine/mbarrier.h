@@ -69,6 +69,10 @@ bool mbarrier_async_arrived(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t
 bool mbarrier_test(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address, bool by_parity,
                    uint64_t token, bool *completed);
 
+// A timed launch: blocks the running group until the object's phase completes; the handler returns
+// FLOW_RETRY.
+void mbarrier_suspend(Warp *w, uint32_t address);
+
 // The live object at this address of shared memory, or NULL.
 Mbarrier *mbarrier_find(const Cta *cta, uint32_t address);
 // The live objects of a CTA: number k, NULL past the end.

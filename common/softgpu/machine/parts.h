@@ -104,10 +104,21 @@ void ctas_drop(Sm *sm);
 void sm_run(Sm *sm, uint64_t until);
 // Runs one deferred instruction, and those right behind it that are of the same kind.
 void sm_run_deferred(Sm *sm, const struct Deferred *d);
-void sm_ready(Warp *w);
+// In a timed launch: when the SM has something to do next; UINT64_MAX: never.
+uint64_t sm_next_time(const Sm *sm);
 void sm_defer(Warp *w);
 // Time of the next event; UINT64_MAX if there is none.
 uint64_t sm_next_event(const Sm *sm);
+
+// ---- ready.c: the warps of an SM that can run
+
+void sm_ready(Warp *w);
+void ready_remove(Warp *w, WarpStatus status);
+// Timed launches: the warp whose clock is hindmost, NULL if there is none; and the clock of a ready
+// warp has changed. Among equals schedulers are greedy, then they take the oldest: GTO, as most models
+// of GPUs have it.
+Warp *ready_first(const Sm *sm);
+void ready_moved(Warp *w);
 
 // ---- spin.c: is everybody only spinning?
 

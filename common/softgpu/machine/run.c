@@ -8,16 +8,14 @@
 // What the threads take is groups of SMs: those of a cluster run in turns of a few instructions, as
 // its CTAs reach each other's shared memory. Without clusters each SM is a group.
 //
-// When a round changes nothing, there may never be change again: see stuck().
+// When a round changes nothing, there may never be change again: see stuck.h.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "softgpu/check/check.h"
-#include "softgpu/check/deadlock.h"
 #include "softgpu/check/findings.h"
-#include "softgpu/execute/special.h"
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/bulk.h"
 #include "softgpu/machine/event.h"
@@ -25,23 +23,25 @@
 #include "softgpu/machine/grid.h"
 #include "softgpu/machine/parts.h"
 #include "softgpu/machine/sample.h"
+#include "softgpu/machine/stuck.h"
+#include "softgpu/timing/memory_time.h"
+#include "softgpu/timing/pace.h"
 #include "softgpu/timing/roofline.h"
+#include "softgpu/timing/trace.h"
 #include "softgpu/timing/traffic.h"
 
 enum {
     QUANTUM = 1 << 14,       // instructions of an SM in a round
     QUANTUM_ALONE = 1 << 16, // … when no other SM has work
     CLUSTER_SLICE = 256,     // … in a turn among the SMs of a cluster
+    CLUSTER_CYCLES = 32,     // … in a timed launch
     WORTH_THREADS = 4000,    // instructions of a round below which one host thread does it all
     QUIET_ROUNDS = 64,       // rounds without change after which warps are watched
     CACHE_WAYS = 16,
     L1_WAYS = 16,
-    AWAIT_LIMIT = 1 << 30, // SM time, most of a second
-    L1_LEAST = 16 << 10,   // bytes of L1 that shared memory always leaves
+    L1_LEAST = 16 << 10, // bytes of L1 that shared memory always leaves
     ERROR_LAUNCH_FAILURE = 719,
 };
-
-Handler read_special; // execute/move.c
 
 typedef struct {
     LaunchState state;
@@ -54,11 +54,11 @@ typedef struct {
     CacheTraffic l2, hbm;
     SmGroup **active; // groups with something to do in this round
     int active_count;
-    uint64_t work;                                         // instructions of the last round
-    uint64_t changes, quiet_rounds, next_watch, watch_end; // for stuck()
-    uint64_t stores, quiet_since;
-    uint64_t clocks;
-    bool watching, failed;
+    uint64_t work; // instructions of the last round
+    Stuck stuck;
+    bool failed;
+    uint64_t began, cycles;
+    MemoryTime memory; // of a timed launch
 } Run;
 
 // ---- counters
@@ -89,6 +89,7 @@ static void add_counters(Counters *sum, const Counters *c, uint32_t code_count) 
 
 // Can an SM do something before `until`?
 static bool can_run(const Sm *sm, uint64_t until) {
+    if (sm->launch->pace) return sm_next_time(sm) < until;
     return sm->ready_count || sm_next_event(sm) < until;
 }
 
@@ -98,7 +99,7 @@ static void run_in_turns(Run *r, const SmGroup *group) {
     Sm *sms = &r->gpu->sm[group->first];
     for (uint64_t now = r->now; now < r->end;) {
         int first = 0;
-        uint64_t end = now + CLUSTER_SLICE, next = UINT64_MAX;
+        uint64_t end = now + (r->state.pace ? CLUSTER_CYCLES : CLUSTER_SLICE), next = UINT64_MAX;
         if (r->state.schedule) {
             first = (int)random_below(&sms->random, (uint32_t)group->count);
             end = now + 1 + random_below(&sms->random, 2 * CLUSTER_SLICE);
@@ -113,7 +114,8 @@ static void run_in_turns(Run *r, const SmGroup *group) {
                 if (sm->faulted) return;
                 ran = true;
             }
-            if (sm_next_event(sm) < next) next = sm_next_event(sm);
+            uint64_t then = r->state.pace ? sm_next_time(sm) : sm_next_event(sm);
+            if (then < next) next = then;
         }
         now = ran || next < end ? end : next;
     }
@@ -147,10 +149,12 @@ static void find_active(Run *r) {
 
 // Applies what the SMs left behind, in SM order.
 static void merge(Run *r) {
+    if (r->state.pace) memory_time_serve(&r->memory, r->gpu, r->grid.sms, r->end, &r->l2, &r->hbm);
     for (int s = 0; s < r->grid.sms; s++) {
         Sm *sm = &r->gpu->sm[s];
         findings_merge(sm);
         if (sm->faulted) r->failed = true;
+        if (r->state.pace) continue;
         for (size_t k = 0; k < sm->request_count; k++) {
             const L2Request *q = &sm->requests[k];
             uint64_t bytes = 32 * (uint64_t)__builtin_popcount(q->sectors);
@@ -210,131 +214,7 @@ static uint64_t run_deferred(Run *r) {
     return ran;
 }
 
-// ---- when nothing changes
-
-static uint64_t count_changes(const Run *r) {
-    uint64_t sum = r->state.started;
-    for (int s = 0; s < r->grid.sms; s++) sum += r->gpu->sm[s].changes;
-    return sum;
-}
-
-static uint64_t count_stores(const Run *r) {
-    uint64_t sum = 0;
-    for (int s = 0; s < r->grid.sms; s++) sum += r->gpu->sm[s].stores;
-    return sum;
-}
-
-// How often a clock has been read so far: who reads clocks sees another time in each loop.
-static uint64_t count_clocks(const Run *r) {
-    const Kernel *kernel = r->launch.kernel;
-    uint64_t sum = 0;
-    for (uint32_t k = 0; k < kernel->code_count; k++) {
-        const Insn *i = &kernel->code[k];
-        if (i->run != read_special) continue;
-        if (i->imm < SPECIAL_CLOCK || i->imm > SPECIAL_GLOBALTIMER_HI) continue;
-        if (i->imm >= SPECIAL_ENVREG0 && i->imm <= SPECIAL_ENVREG31) continue;
-        for (int t = 0; t < r->threads; t++)
-            if (r->counters[t].executed) sum += r->counters[t].executed[k];
-    }
-    return sum;
-}
-
-// Lets lanes that wait for others of their warp go on, everywhere. False if there are none.
-static bool release_joins(Run *r) {
-    bool released = false;
-    for (int s = 0; s < r->grid.sms; s++)
-        for (Cta *cta = r->gpu->sm[s].ctas; cta; cta = cta->next)
-            for (int k = 0; k < cta->warp_count; k++)
-                if (cta->warps[k].live && joins_release(&cta->warps[k])) {
-                    sm_ready(&cta->warps[k]);
-                    released = true;
-                }
-    return released;
-}
-
-// Lands the asynchronous copies that only a wait would have landed, everywhere. False if there are
-// none.
-static bool land_copies(Run *r) {
-    bool landed = false;
-    for (int s = 0; s < r->grid.sms; s++) landed |= async_land_all(&r->gpu->sm[s]);
-    return landed;
-}
-
-// Has every warp that may act been waiting at an mbarrier for so long that it is in vain? Waits
-// that read a clock never come back to an earlier state, so only time tells.
-static bool await_in_vain(const Run *r) {
-    if (r->now - r->quiet_since < AWAIT_LIMIT) return false;
-    for (int s = 0; s < r->grid.sms; s++)
-        if (!spin_all_await(&r->gpu->sm[s], r->now - AWAIT_LIMIT / 2)) return false;
-    return true;
-}
-
-static void watch(Run *r, bool on) {
-    r->watching = on;
-    for (int s = 0; s < r->grid.sms; s++) {
-        r->gpu->sm[s].watch = on;
-        if (on) spin_begin(&r->gpu->sm[s]);
-    }
-}
-
-// Can nobody get on any more? Called after a round; `idle`: nothing could run in it, and no event
-// is to come. Reports it if so. A kernel that does nothing but store for long is watched for a round
-// now and then: only there stores of what was there already are told from those that change memory.
-static bool stuck(Run *r, bool idle) {
-    if (idle) {
-        if (release_joins(r) || land_copies(r)) return false;
-        report_deadlock(&r->state);
-        return true;
-    }
-    uint64_t changes = count_changes(r);
-    if (changes != r->changes) {
-        r->changes = changes;
-        r->quiet_rounds = 0;
-        r->quiet_since = r->now;
-        r->next_watch = QUIET_ROUNDS;
-        if (r->watching) watch(r, false);
-        return false;
-    }
-    r->quiet_rounds++;
-    uint64_t stores = count_stores(r);
-    if (stores != r->stores) r->quiet_since = r->now;
-    r->stores = stores;
-    if (await_in_vain(r)) {
-        r->quiet_since = r->now;
-        if (release_joins(r) || land_copies(r)) return false;
-        report_spinning(&r->state);
-        return true;
-    }
-    if (!r->watching) {
-        if (r->quiet_rounds < r->next_watch) return false;
-        r->clocks = count_clocks(r);
-        r->watch_end = r->quiet_rounds + r->quiet_rounds / 8;
-        watch(r, true);
-        return false;
-    }
-    bool all = true;
-    for (int s = 0; s < r->grid.sms; s++) {
-        if (!spin_all_recur(&r->gpu->sm[s])) all = false;
-        spin_go_on(&r->gpu->sm[s]);
-    }
-    if (!all) { // watching is slow: a long computation must not pay for it all the time
-        if (r->quiet_rounds >= r->watch_end) {
-            r->next_watch = 2 * r->quiet_rounds;
-            watch(r, false);
-        }
-        return false;
-    }
-    watch(r, false);
-    if (count_clocks(r) != r->clocks) {
-        r->next_watch = 2 * r->quiet_rounds;
-        return false;
-    }
-    r->quiet_rounds = 0;
-    r->next_watch = QUIET_ROUNDS;
-    if (release_joins(r) || land_copies(r)) return false;
-    report_spinning(&r->state);
-    return true;
-}
+// ---- rounds
 
 static uint64_t first_event(const Run *r) {
     uint64_t first = UINT64_MAX;
@@ -343,6 +223,16 @@ static uint64_t first_event(const Run *r) {
         if (next < first) first = next;
     }
     return first;
+}
+
+// When something happens next in a timed launch; UINT64_MAX: never.
+static uint64_t next_time(const Run *r) {
+    uint64_t next = memory_time_next(r->gpu, r->grid.sms);
+    for (int s = 0; s < r->grid.sms; s++) {
+        uint64_t time = sm_next_time(&r->gpu->sm[s]);
+        if (time < next) next = time;
+    }
+    return next;
 }
 
 static bool all_done(Run *r) {
@@ -370,7 +260,9 @@ static void run_rounds(Run *r) {
             if (!widen_sample(r)) return;
             continue;
         }
-        r->end = r->now + (r->grid.sms > 1 ? QUANTUM : QUANTUM_ALONE);
+        r->end = r->now + (r->state.pace     ? PACE_QUANTUM
+                           : r->grid.sms > 1 ? QUANTUM
+                                             : QUANTUM_ALONE);
         find_active(r);
         int threads = r->work < WORTH_THREADS ? 1 : r->threads;
         workers_run(threads, r->active_count, run_one, r);
@@ -393,7 +285,19 @@ static void run_rounds(Run *r) {
             }
         }
         bool idle = !r->active_count && !deferred;
-        if (idle) {
+        if (r->state.pace) {
+            grid_start_ctas(&r->grid); // where blocks have ended: time must not pass them by
+            uint64_t next = next_time(r);
+            if (idle && next == UINT64_MAX) {
+                if (stuck(&r->stuck, r->now, true)) {
+                    r->failed = true;
+                    return;
+                }
+                continue;
+            }
+            r->now = next > r->end && next != UINT64_MAX ? next : r->end;
+            if (idle) continue;
+        } else if (idle) {
             uint64_t event = first_event(r);
             if (event != UINT64_MAX) {
                 r->now = event;
@@ -402,7 +306,7 @@ static void run_rounds(Run *r) {
         } else {
             r->now = latest < r->end ? latest : r->end;
         }
-        if (stuck(r, idle)) {
+        if (stuck(&r->stuck, r->now, idle)) {
             r->failed = true;
             return;
         }
@@ -438,6 +342,7 @@ static void prepare_sm(Run *r, Sm *sm) {
     sm->request_count = 0;
     sm->counters = NULL;
     events_clear(sm);
+    pace_sm_start(sm);
     memset(sm->cached, 0, sizeof sm->cached);
     random_seed(&sm->random, r->state.schedule,
                 r->state.id * (uint64_t)r->gpu->figures.sms + (uint64_t)sm->id);
@@ -495,6 +400,8 @@ static void fill_stats(Run *r, KernelStats *stats) {
     stats->ctas_per_sm = (uint32_t)r->grid.capacity;
     stats->sms_simulated = r->gpu->sample;
     roofline(l, r->gpu, sum, &r->hbm, stats);
+    if (r->state.pace && !r->failed)
+        pace_stats(&r->state, r->grid.sms, &r->memory, r->cycles, stats);
 }
 
 // Empties the SMs after a launch that failed. CTAs of a cluster refer to each other, so all come to
@@ -525,7 +432,7 @@ static Run *run_new(Gpu *gpu, const Launch *launch, KernelStats *stats) {
     r->launch = *launch;
     for (int d = 0; d < 3; d++)
         if (!r->launch.cluster[d]) r->launch.cluster[d] = 1;
-    r->now = r->quiet_since = gpu->now;
+    r->now = r->began = gpu->now;
     r->threads = settings->threads > 0 ? settings->threads : 1;
     r->state = (LaunchState){
         .launch = &r->launch,
@@ -560,12 +467,26 @@ static int run_grid(Run *r, KernelStats *stats) {
     if (!r->counters || !r->active || !r->state.defers) abort();
     prepare_grid_barrier(r);
     if (r->state.timing) prepare_l2(gpu);
+    if (r->state.timing && gpu->settings->async == ASYNC_TIMED && !r->state.schedule)
+        r->state.pace = kernel_pace(r->launch.kernel, &gpu->figures);
+    if (r->state.pace) memory_time_begin(&r->memory, gpu, r->now);
     keep_or_drop_spares(r);
     for (int s = 0; s < r->grid.sms; s++) prepare_sm(r, &gpu->sm[s]);
+    trace_launch_begin(gpu, &r->launch, r->grid.sms, r->now);
 
+    // A timed round is so much shorter.
+    uint64_t patience = QUIET_ROUNDS * (r->state.pace ? QUANTUM / PACE_QUANTUM : 1);
+    r->stuck = (Stuck){.state = &r->state,
+                       .sms = r->grid.sms,
+                       .counters = r->counters,
+                       .threads = r->threads,
+                       .patience = patience,
+                       .quiet_since = r->now};
     run_rounds(r);
 
     gpu->now = r->now;
+    if (r->state.pace) r->cycles = pace_cycles(gpu, r->grid.sms, r->began);
+    if (r->state.pace) memory_time_end(&r->memory);
     if (r->state.sampled) global_sampled(gpu->memory);
     if (r->failed) {
         error = findings_launch_error();
@@ -573,6 +494,7 @@ static int run_grid(Run *r, KernelStats *stats) {
         abandon(r);
     }
     fill_stats(r, stats);
+    trace_launch_end(gpu, &r->launch, stats->time_us);
     for (int t = 0; t < r->threads; t++) free(r->counters[t].executed);
     free(r->counters);
     free(r->active);

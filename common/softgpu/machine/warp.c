@@ -10,6 +10,7 @@
 #include "softgpu/check/definedness.h"
 #include "softgpu/check/in_flight.h"
 #include "softgpu/machine/event.h"
+#include "softgpu/timing/pace.h"
 #include "softgpu/timing/traffic.h"
 
 void warp_start(Warp *w) {
@@ -137,13 +138,21 @@ static inline bool must_follow(const Warp *w) {
 // Runs from the group that is loaded. Returns false, to go on at w->pc, when the first register
 // became undefined (`follows` is false), or the last one no longer is (`follows` is true). In
 // kernels with wgmma, with the sync check, it always follows.
+// In a timed launch it runs a part (timing/pace.h), up to the next stop: the SM's time stands still.
 static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t until, bool follows,
-                                                           WarpStatus *status) {
+                                                           bool timed, WarpStatus *status) {
     Sm *sm = w->sm;
     uint64_t *executed = sm->counters->executed, *lanes = sm->counters->lanes;
-    uint64_t time = sm->time;
+    uint64_t time = timed ? 0 : sm->time;
     const Insn *i = w->pc;
+    const uint8_t *stops = timed ? sm->launch->pace->stops : NULL;
     while (time < until) {
+        if (timed) {
+            if (stops[i->index] & PACE_STOP && !w->pace->fresh) break;
+            w->pace->fresh = false;
+            w->pace->steps++;
+            w->gathered_at = 0;
+        }
         if (follows && !must_follow(w)) {
             w->pc = i;
             return false;
@@ -160,6 +169,7 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
                 return true;
             }
             i = w->pc;
+            if (timed) break;
             continue;
         }
         uint32_t mask = w->active;
@@ -169,18 +179,25 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
             if (follows && w->undefined_rows) definedness_guard(w, i, mask);
             if (mask == 0) { // issued all the same
                 executed[i->index]++;
-                sm->time = ++time;
+                if (!timed) sm->time = ++time;
                 i++;
                 continue;
             }
         }
         if (follows && w->in_flight) in_flight_before(w, i, mask);
         if (follows && w->undefined_rows) definedness_before(w, i, mask);
+        if (timed) {
+            w->pace->current = i;
+            if (stops[i->index] & PACE_LOAD) pace_op(w, i);
+        }
         Flow flow = i->run(w, i, mask);
         if (LIKELY(flow <= FLOW_JUMP)) {
             executed[i->index]++;
             lanes[i->index] += (uint64_t)__builtin_popcount(mask);
-            sm->time = ++time;
+            if (timed)
+                w->pace->now += sm->launch->pace->after[i->index];
+            else
+                sm->time = ++time;
             if (LIKELY(flow == FLOW_NEXT)) {
                 if (follows && w->undefined_rows) definedness_after(w, i, mask);
                 i++;
@@ -198,8 +215,12 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
             executed[i->index]++;
             lanes[i->index] += (uint64_t)__builtin_popcount(mask);
         }
-        sm->time = ++time;
-        if (!warp_flow(w, i, flow)) {
+        if (timed) {
+            pace_put_off(w, i, flow);
+        } else {
+            sm->time = ++time;
+        }
+        if (!warp_flow(w, i, flow) || timed) {
             *status = warp_status(w);
             return true;
         }
@@ -211,16 +232,30 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
 }
 
 static bool run_plain(Warp *w, uint64_t until, WarpStatus *status) {
-    return run_loop(w, until, false, status);
+    return run_loop(w, until, false, false, status);
 }
 static bool run_following(Warp *w, uint64_t until, WarpStatus *status) {
-    return run_loop(w, until, true, status);
+    return run_loop(w, until, true, false, status);
+}
+static bool run_timed(Warp *w, WarpStatus *status) {
+    return run_loop(w, 1, false, true, status);
+}
+static bool run_timed_following(Warp *w, WarpStatus *status) {
+    return run_loop(w, 1, true, true, status);
 }
 
 // Runs from the group that is loaded: in the ordinary loop, and while some register is undefined in
 // the one that follows undefined values.
 static WarpStatus run_loaded(Warp *w, uint64_t until) {
     WarpStatus status;
+    if (w->pace) {
+        int from = w->current;
+        w->pace->fresh = true;
+        pace_begin_part(w, w->pc);
+        while (!(must_follow(w) ? run_timed_following : run_timed)(w, &status)) continue;
+        pace_end_part(w, w->groups[from].mask ? w->groups[from].pc : NULL);
+        return status;
+    }
     while (!(must_follow(w) ? run_following : run_plain)(w, until, &status)) continue;
     return status;
 }
@@ -259,6 +294,7 @@ void warp_block(Warp *w, BlockKind kind, int number, uint64_t until) {
         g->until = until;
     }
     if (kind == BLOCK_SLEEP) event_add(w->sm, until, wake_sleeper, w, 0);
+    if (w->pace) pace_blocked(w);
 }
 
 void warp_wake(Warp *w, BlockKind kind, int number) {
@@ -272,5 +308,7 @@ void warp_wake(Warp *w, BlockKind kind, int number) {
         g->block = BLOCK_NONE;
         woken = true;
     }
-    if (woken) sm_ready(w);
+    if (!woken) return;
+    if (w->pace) pace_woken(w);
+    sm_ready(w);
 }

@@ -9,11 +9,14 @@
 #include "softgpu/check/operand_reads.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/timing/pace.h"
+#include "softgpu/timing/tensor_time.h"
 
 // In SM time, until the timing model is built: from the last issue to the first result, and what
 // each column of B keeps the tensor cores busy.
 enum { LATENCY = 64, PER_COLUMN = 2 };
 #define ON_DEMAND UINT64_MAX
+#define QUEUED    (UINT64_MAX - 1) // timed: the tensor cores have not begun it
 
 Warpgroup *wgmma_group(const Warp *w) {
     return w->cta->warpgroups ? &w->cta->warpgroups[w->id / WARPGROUP] : NULL;
@@ -105,6 +108,25 @@ static WgmmaOp *append(Warpgroup *g) {
 
 static void arm(Warpgroup *g);
 
+static void wake_group(Warpgroup *g) {
+    for (int k = 0; k < WARPGROUP; k++) warp_wake(&g->warps[k], BLOCK_WGMMA, 0);
+}
+
+void wgmma_begun(Warpgroup *g, WgmmaOp *op, uint64_t due) {
+    op->due = due;
+    arm(g);
+    wake_group(g);
+}
+
+void wgmma_ended(Warpgroup *g) {
+    g->ended++;
+    wake_group(g);
+}
+
+bool wgmma_has_next(const Warpgroup *g) {
+    return g->begun < complete(g);
+}
+
 static void execute_due(Sm *sm, void *subject, uint64_t generation) {
     Warpgroup *g = subject;
     g->events--;
@@ -120,7 +142,7 @@ static void execute_due(Sm *sm, void *subject, uint64_t generation) {
 static void arm(Warpgroup *g) {
     if (g->executed == complete(g)) return;
     uint64_t due = wgmma_op(g, g->executed)->due;
-    if (due == ON_DEMAND || (g->armed && g->armed <= due)) return;
+    if (due == ON_DEMAND || due == QUEUED || (g->armed && g->armed <= due)) return;
     g->armed = due;
     g->events++;
     event_add(g->warps->sm, due, execute_due, g, g->generation);
@@ -140,6 +162,10 @@ static void schedule(Warpgroup *g, WgmmaOp *op) {
         g->busy = op->due;
         return;
     case ASYNC_TIMED:
+        if (g->warps->pace) {
+            op->due = QUEUED;
+            return;
+        }
         g->busy += cost;
         op->due = g->busy + LATENCY;
         break;
@@ -180,7 +206,8 @@ Flow wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulate
     if (!g) return FLOW_FAULT;
     int me = w->id % WARPGROUP;
     uint64_t n = g->warp[me].issued;
-    if (n == g->next && !make_room(g)) {
+    const bool full = w->pace && n >= g->ended + (uint64_t)w->sm->launch->pace->timing->wgmma_queue;
+    if (full || (n == g->next && !make_room(g))) {
         warp_block(w, BLOCK_WGMMA, 0, 0);
         return FLOW_RETRY;
     }
@@ -195,6 +222,11 @@ Flow wgmma_issue(Warp *w, const Insn *i, uint64_t a, uint64_t b, bool accumulate
     w->sm->changes++;
     if (complete(g) <= n) return FLOW_NEXT;
     schedule(g, op);
+    if (w->pace) {
+        tensor_queue_push(w->sm, g);
+        wake_group(g);
+        return FLOW_NEXT;
+    }
     if (op->due <= w->sm->time) execute_to(g, n + 1);
     arm(g);
     for (int k = 0; k < WARPGROUP; k++)
@@ -243,6 +275,10 @@ bool wgmma_wait(Warp *w, const Insn *i, uint32_t newest) {
         return false;
     }
     uint64_t due = wgmma_op(g, end - 1)->due, now = w->sm->time;
+    if (g->executed < end && due == QUEUED) {
+        warp_block(w, BLOCK_WGMMA, 0, 0);
+        return false;
+    }
     if (g->executed < end && due != ON_DEMAND && due > now) {
         warp_block(w, BLOCK_SLEEP, 0, due);
         return false;
@@ -282,6 +318,7 @@ void wgmma_cta_finish(Cta *cta) {
     for (int k = 0; cta->warpgroups && k < group_count(cta); k++) {
         Warpgroup *g = &cta->warpgroups[k];
         operand_reads_free(g);
+        tensor_queue_forget(cta->sm, g);
         *g = (Warpgroup){.warps = g->warps,
                          .ops = g->ops,
                          .capacity = g->capacity,
@@ -295,6 +332,7 @@ void wgmma_cta_free(Cta *cta) {
     uint64_t events = 0;
     for (int k = 0; groups && k < group_count(cta); k++) {
         operand_reads_free(&groups[k]);
+        tensor_queue_forget(cta->sm, &groups[k]);
         free(groups[k].ops);
         groups[k].ops = NULL;
         groups[k].capacity = 0;

@@ -38,6 +38,7 @@ struct Warpgroup {
     WgmmaOp *ops;
     uint64_t capacity; // of ops, a power of two: number n is ops[n % capacity]
     uint64_t first, executed, next;
+    uint64_t begun, ended; // in a timed launch: first that the tensor cores haven't begun, ended
     struct {
         uint64_t issued, waited;
         uint64_t groups;                // committed
@@ -73,11 +74,21 @@ void wgmma_cta_finish(Cta *cta);
 void wgmma_cta_free(Cta *cta);
 void wgmma_free(Sm *sm);
 
+// ---- for timing/tensor_time.c
+
+// The operation has begun and its result is there at `due`; the group's next one has ended; has it
+// another one that can begin?
+void wgmma_begun(Warpgroup *g, WgmmaOp *op, uint64_t due);
+void wgmma_ended(Warpgroup *g);
+bool wgmma_has_next(const Warpgroup *g);
+
 // ---- execute/wgmma_multiply.c
 
 // Executes an operation: reads the operands and writes D, for all four warps.
 void wgmma_execute(const Warpgroup *g, const WgmmaOp *op);
 // Columns of B, by which its time counts.
 int wgmma_columns(const WgmmaOp *op);
+// Bytes of shared memory that it reads; *registers: A comes from registers.
+uint32_t wgmma_operand_bytes(const WgmmaOp *op, bool *registers);
 
 #endif

@@ -40,6 +40,7 @@ static const Form **sorted_forms(size_t *count) {
     *count = 0;
     for (int t = 0; form_table(t); t++)
         for (const Form *f = form_table(t); f->name; f++) {
+            if (f->name[0] == '<') continue; // no program can write it: a phase's marker
             forms = realloc(forms, (*count + 1) * sizeof *forms);
             if (!forms) {
                 fprintf(stderr, "softgpu: out of memory while listing forms\n");

@@ -229,6 +229,11 @@ int binding_register(Parser *parser, Binding *binding);
 Label *declare_label(Parser *parser, Name *name);
 void add_reference(Parser *parser, int kind, Name *name, uint32_t line, int *slot, int instruction);
 
+// ---- parser.c
+
+// A predicate of this name has been declared: if that is how a phase is marked, adds the marker.
+void note_phase(Parser *parser, const Name *name);
+
 // ---- operand.c
 
 // Reads an operand and pushes it on parser->stack. false if the text is no operand.

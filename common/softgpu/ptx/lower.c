@@ -422,5 +422,7 @@ Kernel *kernel_lower(PtxFunction *entry, Linker *linker, uint32_t registers, Ptx
 }
 
 void kernel_free(Kernel *kernel) {
-    if (kernel) arena_free(kernel->arena);
+    if (!kernel) return;
+    if (kernel->pace_free) kernel->pace_free(kernel->pace);
+    arena_free(kernel->arena);
 }

@@ -272,6 +272,21 @@ static void parse_label(Parser *parser, Name *name) {
     }
 }
 
+// Kernels mark their phases by declaring a predicate phase$NAME in a block of its own, where nothing
+// uses it: ptxas makes nothing of that (common/device/phase.h). Here it becomes an instruction.
+void note_phase(Parser *parser, const Name *name) {
+    static const char prefix[] = "phase$";
+    const size_t length = sizeof prefix - 1;
+    if (name->length < length || memcmp(name->text, prefix, length)) return;
+    PtxInstruction *marker = add_instruction(parser, parser->lexer.token.line);
+    marker->opcode = marker->full = name_intern(parser->module, "<phase>", 7)->text;
+    marker->operand_count = 1;
+    marker->operands = arena_alloc(parser->module->arena, sizeof *marker->operands);
+    *marker->operands = (PtxOperand){.kind = OPERAND_SYMBOL, .reg = -1, .pair = -1, .target = -1};
+    marker->operands->name =
+        name_intern(parser->module, name->text + length, name->length - length)->text;
+}
+
 // Reads the strings of a .pragma. All are hints to the assembler, without effect on the meaning; but
 // "used_bytes_mask 0x0fff", before a load, says which of the bytes that it reads matter.
 static void parse_pragma(Parser *parser) {

@@ -109,6 +109,7 @@ void declare_registers(Parser *parser) {
             declare_vector(parser, name, type, width);
         } else {
             bind(parser, BIND_REGISTER, name, parser->depth)->type = type;
+            if (type == TYPE_PRED) note_phase(parser, name);
         }
     } while (accept_mark(parser, ','));
     expect_mark(parser, ';');

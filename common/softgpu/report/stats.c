@@ -58,6 +58,7 @@ void stats_record(const KernelStats *launch) {
     sum->l2_us += launch->l2_us;
     sum->hbm_us += launch->hbm_us;
     sum->time_us += launch->time_us;
+    sum->cycles += launch->cycles;
     sum->host_seconds += launch->host_seconds;
     sum->cpu_seconds += launch->cpu_seconds;
     if (entry->launches > 1 && launch->time_us < entry->longest_us) return;
@@ -113,8 +114,8 @@ static void print_entry(const Entry *entry, const GpuFigures *figures) {
                 s->sms_simulated, s->sms_total);
     }
     if (s->time_us > 0) {
-        fprintf(stderr, "  time %.2f us at %.3f GHz (roofline), bound by %s; busy:", s->time_us,
-                figures->clock_ghz, s->bound);
+        fprintf(stderr, "  time %.2f us at %.3f GHz (%s), bound by %s; busy:", s->time_us,
+                figures->clock_ghz, s->cycles > 0 ? "modelled" : "roofline", s->bound);
         for (int p = 0; p < PIPE_COUNT; p++) print_busy(pipe_name(p), s->pipe_us[p], s->time_us);
         print_busy("issue", s->issue_us, s->time_us);
         print_busy("shared", s->shared_us, s->time_us);

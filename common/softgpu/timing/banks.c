@@ -10,6 +10,7 @@
 // their patterns: so each thread of the host remembers the patterns that it met last.
 #include <string.h>
 
+#include "softgpu/timing/pace.h"
 #include "softgpu/timing/traffic.h"
 
 enum { BANKS = 32, PATTERNS = 256 };
@@ -63,9 +64,8 @@ static unsigned ideal(unsigned size, uint32_t mask) {
     return sum;
 }
 
-void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
-                    uint32_t mask, TrafficKind kind) {
-    if (!w->sm->gpu->settings->timing || !mask) return;
+static void count_access(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
+                         uint32_t mask, TrafficKind kind) {
     Counters *counters = w->sm->counters;
     unsigned least = mask == FULL_MASK ? (size <= 4 ? 1 : size / 4) : ideal(size, mask);
     counters->shared_ideal += least;
@@ -107,4 +107,12 @@ void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned
         *known = p;
     }
     counters->shared_wavefronts += known->wavefronts;
+}
+
+void traffic_shared(Warp *w, const Insn *i, const uint32_t address[32], unsigned size,
+                    uint32_t mask, TrafficKind kind) {
+    if (!w->sm->gpu->settings->timing || !mask) return;
+    uint64_t before = w->sm->counters->shared_wavefronts;
+    count_access(w, i, address, size, mask, kind);
+    if (w->pace) pace_shared(w, (unsigned)(w->sm->counters->shared_wavefronts - before));
 }

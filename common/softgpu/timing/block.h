@@ -32,12 +32,21 @@ typedef struct {
     uint32_t at;      // cycle of its first machine instruction, from the segment's start
 } Slot;
 
+// What a segment waits for: a row that a load of the block writes, or one that a load of another
+// block may have left pending.
+typedef struct {
+    Row row;
+    uint32_t from; // the load's index in the kernel; LOAD_ELSEWHERE
+} WaitedRow;
+#define LOAD_ELSEWHERE UINT32_MAX
+
 typedef struct {
     uint8_t wait;  // WaitKind: WAIT_NOT, WAIT_RESULT (rows), WAIT_HERE, WAIT_QUEUE
     uint32_t insn; // WAIT_HERE, WAIT_QUEUE: the instruction (index in the kernel), issued at 0
     uint32_t first_row, row_count; // WAIT_RESULT: rows[first_row…] of the kernel's schedule
     uint32_t issue;                // machine instructions
     uint32_t busy[UNIT_COUNT];     // cycles of each unit: the scheduler's, or the SM's
+    uint32_t reads;                // registers (of a warp, 128 bytes) read
     uint32_t length; // cycles for a warp alone, from the first issue to behind the last
     uint32_t drain;  // cycles from then until the last result of known latency is there
 } Segment;
@@ -55,7 +64,7 @@ typedef struct {
     Slot *slots;        // per instruction
     Segment *segments;
     uint32_t segment_count;
-    Row *rows; // waited for
+    WaitedRow *rows; // waited for
     uint32_t row_count;
 } KernelSchedule;
 

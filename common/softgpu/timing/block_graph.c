@@ -254,7 +254,7 @@ static void order_memory(BlockGraph *g, uint32_t node, int last_write[2], int la
 // key is the largest of those it depends on.
 typedef struct {
     uint32_t key;
-    Row row;
+    WaitedRow row;
 } Waited;
 
 typedef struct {
@@ -266,10 +266,10 @@ typedef struct {
 } Keys;
 static _Thread_local Keys *keys_now; // VisitUse has no room for it
 
-static void note_waited(Keys *k, uint32_t key, Row row) {
+static void note_waited(Keys *k, uint32_t key, Row row, uint32_t from) {
     k->waited =
         block_grow(k->g, k->waited, k->waited_count, &k->waited_capacity, sizeof *k->waited);
-    if (!k->g->failed) k->waited[k->waited_count++] = (Waited){key, row};
+    if (!k->g->failed) k->waited[k->waited_count++] = (Waited){key, {row, from}};
 }
 
 static void raise_key(BlockGraph *g, uint32_t node, Row row, int kind) {
@@ -283,14 +283,14 @@ static void raise_key(BlockGraph *g, uint32_t node, Row row, int kind) {
         key = k->keys[from];
         if (producer->expansion.wait == WAIT_RESULT) {
             key = producer->first_use + 1 > key ? producer->first_use + 1 : key;
-            if (producer->first_use == node) note_waited(k, node + 1, row);
+            if (producer->first_use == node) note_waited(k, node + 1, row, producer->insn->index);
         }
     } else if (row / 4 < g->row_limit && g->loaded[row / 4]) {
         // Perhaps still on its way from another block: its first reader waits.
         if (g->pending_stamp[row / 4] != g->stamp) {
             g->pending_stamp[row / 4] = g->stamp;
             g->pending_key[row / 4] = node + 1;
-            note_waited(k, node + 1, row);
+            note_waited(k, node + 1, row, LOAD_ELSEWHERE);
         }
         key = g->pending_key[row / 4];
     }
@@ -300,7 +300,8 @@ static void raise_key(BlockGraph *g, uint32_t node, Row row, int kind) {
 static int by_key(const void *a, const void *b) {
     const Waited *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
-    return x->row < y->row ? -1 : x->row > y->row;
+    if (x->row.row != y->row.row) return x->row.row < y->row.row ? -1 : 1;
+    return x->row.from < y->row.from ? -1 : x->row.from > y->row.from;
 }
 
 static Segment *new_segment(BlockGraph *g) {
@@ -335,8 +336,7 @@ static void make_segments(BlockGraph *g, Keys *k) {
             s->insn = first->insn->index;
         }
         for (; w < k->waited_count && k->waited[w].key == key; w++) {
-            if (w && k->waited[w - 1].key == key && k->waited[w - 1].row == k->waited[w].row)
-                continue;
+            if (w && !by_key(&k->waited[w - 1], &k->waited[w])) continue;
             g->rows = block_grow(g, g->rows, g->row_count, &g->row_capacity, sizeof *g->rows);
             if (g->failed) break;
             g->rows[g->row_count++] = k->waited[w].row;
@@ -447,4 +447,5 @@ void block_graph(BlockGraph *g, uint32_t first, uint32_t count) {
         each_use(g, n, note_writer);
     }
     if (!g->failed) cut(g);
+    if (!g->failed) block_delay(g);
 }

@@ -114,6 +114,14 @@ static bool unit_free(const List *l, int unit) {
     return l->free[unit] <= l->now;
 }
 
+// Registers that a kind of machine instruction reads, as a rule.
+static const uint8_t register_reads[OP_COUNT] = {
+    [OP_FMA] = 3,  [OP_FMA2] = 6,    [OP_HALF] = 3,   [OP_IMAD] = 3, [OP_IMAD_HI] = 3,
+    [OP_ALU] = 2,  [OP_COMPARE] = 2, [OP_FP64] = 6,   [OP_MUFU] = 1, [OP_CONVERT] = 1,
+    [OP_VOTE] = 1, [OP_SHUFFLE] = 2, [OP_REDUX] = 1,  [OP_LOAD] = 1, [OP_STORE] = 2,
+    [OP_MMA] = 8,  [OP_MATRIX] = 1,  [OP_ATOMIC] = 2, [OP_COPY] = 2, [OP_SYNCS] = 2,
+};
+
 // Issues the next machine instruction of a task.
 static void issue(List *l, Task task) {
     BlockGraph *g = l->g;
@@ -124,7 +132,8 @@ static void issue(List *l, Task task) {
     uint32_t interval = interval_of(g, e, s);
     if (!task.stage && !task.done) n->at = l->now - l->segment_start;
     l->segment->issue++;
-    l->segment->busy[op->unit] += interval;
+    l->segment->busy[op->unit] += op->shared ? op->shared : interval;
+    l->segment->reads += register_reads[s->op];
     l->free[op->unit] = l->now + interval;
     if (op->unit == UNIT_IMAD) {
         uint32_t besides = (uint32_t)g->timing->imad_takes_fma;

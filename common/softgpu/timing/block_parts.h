@@ -1,6 +1,7 @@
 // Private to timing/block*.c: a block while it is being scheduled.
 //
 //     block_graph.c   instructions, their expansions and dependences; what ptxas merges; segments
+//     block_delay.c   loads from shared memory, nearer to their use
 //     block_list.c    the list schedule
 //     block.c         kernels
 #ifndef SOFTGPU_BLOCK_PARTS_H
@@ -52,7 +53,7 @@ typedef struct {
     // The segments of the block, before they are scheduled.
     Segment *segments;
     uint32_t segment_count, segment_capacity;
-    Row *rows; // of the kernel: grows
+    WaitedRow *rows; // of the kernel: grows
     uint32_t row_count, row_capacity;
     bool failed; // out of memory
 } BlockGraph;
@@ -67,6 +68,8 @@ uint32_t result_latency(const BlockGraph *g, const Expansion *e);
 
 // Fills nodes, edges and segments of the block [first, first + count).
 void block_graph(BlockGraph *g, uint32_t first, uint32_t count);
+// Moves loads from shared memory nearer to their use. In block_delay.c.
+void block_delay(BlockGraph *g);
 // Fills Node.at and the numbers of the segments.
 void block_list(BlockGraph *g);
 

@@ -15,6 +15,7 @@ enum { LINE = 128, SECTOR = 32 };
 struct Cache {
     uint32_t sets;
     int ways;
+    uint64_t used;     // entries that hold a line
     uint64_t inverse;  // of `sets`, times 2^64, rounded up
     uint64_t *entries; // [sets][ways]
     struct Written {
@@ -47,7 +48,12 @@ void cache_free(Cache *c) {
     free(c);
 }
 
+uint64_t cache_used(const Cache *c) {
+    return c->used;
+}
+
 void cache_invalidate(Cache *c) {
+    c->used = 0;
     for (size_t k = 0; k < (size_t)c->sets * c->ways; k++)
         c->entries[k] = (uint64_t)(k % c->ways) << 60;
 }
@@ -72,7 +78,7 @@ static uint32_t *written_of(const Cache *c, const uint64_t *set, uint64_t entry)
 
 // Brings the entry of a line to the front of its set and returns it there. If the line is not in
 // the set, the last entry makes room and *evicted is what it was.
-static uint64_t *touch(const Cache *c, uint64_t line, uint64_t *evicted) {
+static uint64_t *touch(Cache *c, uint64_t line, uint64_t *evicted) {
     uint64_t *set = set_of(c, line);
     if (LINE_OF(set[0]) == line + 1) return set; // most often
     int at = 1;
@@ -83,6 +89,7 @@ static uint64_t *touch(const Cache *c, uint64_t line, uint64_t *evicted) {
     } else {
         at = c->ways - 1;
         *evicted = set[at];
+        if (!LINE_OF(set[at])) c->used++;
         entry = SLOT_OF(set[at]) << 60 | (line + 1) << 8;
         if (c->written) memset(written_of(c, set, entry), 0, sizeof(struct Written));
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "softgpu/execute/form.h"
+#include "softgpu/execute/special.h"
 
 // ---- words of an opcode
 
@@ -79,24 +80,24 @@ static int stages_of(const Stage *stages) {
 // mma.sync and wmma.mma: machine products of at most 16 x 8 x 16 in f16, or the same bytes of
 // others.
 static Expansion product(const Insn *i, const char *text, const GpuFigures *f, const GpuTiming *t) {
-    TensorKind kind = TENSOR_F16;
+    RateKind kind = RATE_F16;
     double flops = (double)i->flops * 32, most = 4096;
     bool fp8 = text_has(text, "e4m3") || text_has(text, "e5m2");
     if (text_has(text, "f64")) {
-        kind = TENSOR_F64;
+        kind = RATE_F64;
         most = 512;
     } else if (text_has(text, "tf32")) {
-        kind = TENSOR_TF32;
+        kind = RATE_TF32;
         most = 2048;
     } else if (text_has(text, "s8") || text_has(text, "u8")) {
-        kind = TENSOR_INT8;
+        kind = RATE_INT8;
         most = 8192;
     }
     double count = flops <= most ? 1 : flops / most;
     Expansion e = {.stages = fp8 ? widened_stages : product_stage, .repeat = (uint16_t)count};
     e.stage_count = (uint8_t)stages_of(e.stages);
     e.interval = (uint16_t)mma_interval(t, f, kind, flops / count);
-    e.latency = (uint16_t)(kind == TENSOR_F64 ? t->mma_f64_latency : t->mma_latency);
+    e.latency = (uint16_t)(kind == RATE_F64 ? t->mma_f64_latency : t->mma_latency);
     return e;
 }
 
@@ -126,8 +127,12 @@ static Expansion by_pipe(uint8_t pipe) {
 
 Expansion expand(const Insn *i, const char *text, const GpuFigures *f, const GpuTiming *t) {
     // Hidden instructions carry the text of the one that they stand before.
+    // Nothing passes a clock.
     if (i->run && i->run == read_special)
-        return (Expansion){.stages = special_stage, .stage_count = 1};
+        return (Expansion){
+            .stages = special_stage,
+            .stage_count = 1,
+            .wait = (uint8_t)(special_is_clock((SpecialRegister)i->imm) ? WAIT_HERE : WAIT_NOT)};
     if (i->run && i->run == local_address) return (Expansion){0};
     if (text_is(text, "mma") || (text_is(text, "wmma") && text_has(text, "mma")))
         return product(i, text, f, t);
@@ -148,6 +153,10 @@ Expansion expand(const Insn *i, const char *text, const GpuFigures *f, const Gpu
     }
     const ExpansionRow *row = expansion_row(text, 10 * f->capability_major + f->capability_minor);
     if (!row) return by_pipe(i->pipe);
-    return (Expansion){
+    Expansion e = {
         .stages = row->stages, .stage_count = (uint8_t)stages_of(row->stages), .wait = row->wait};
+    bool exponential = text_is(text, "ex2");
+    if (e.stage_count && row->stages[e.stage_count - 1].op == OP_MUFU && !exponential)
+        e.latency = (uint16_t)t->mufu_other;
+    return e;
 }

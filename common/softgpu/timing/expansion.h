@@ -37,7 +37,7 @@ typedef struct {
     uint8_t wait;      // WaitKind
     uint16_t interval; // of OP_MMA and OP_MATRIX: cycles for each machine instruction; else 0
     uint16_t repeat;   // OP_MMA: machine instructions; else 0: Stage.count holds
-    uint16_t latency;  // OP_MMA: of its result; else 0: the table's of the last stage holds
+    uint16_t latency;  // of its result: OP_MMA, MUFU; else 0: the table's of the last stage holds
 } Expansion;
 
 // A row of the table. The first row of an opcode whose words fit is the one.

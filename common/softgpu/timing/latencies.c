@@ -59,7 +59,8 @@
         [OP_STORE] = {UNIT_LSU, 1, 0},                                                             \
     [OP_MATRIX] = {UNIT_LSU, 1, 0},     /* 128 bytes of shared memory a clock and matrix */        \
         [OP_ATOMIC] = {UNIT_LSU, 2, 0}, /* (fit) */                                                \
-        [OP_COPY] = {UNIT_LSU, 7, 0},   /* [FG] cp.async: 7 between two of a warp */               \
+        [OP_COPY] = {UNIT_LSU, 7, 0,                                                               \
+                     4}, /* [FG] 7 between two of a warp; 512 bytes at 128 a clock */              \
         [OP_SYNCS] = {UNIT_LSU, 1, 0}, [OP_MMA] = {UNIT_TENSOR, 8, 0}, /* mma_interval() */        \
         [OP_WGMMA] = {UNIT_ISSUE, 1, 0},                                                           \
     [OP_BULK] = {UNIT_TMA, 32, 0}, /* [FG] H100 microbenchmark: elect + bulk every 32 to 33 */     \
@@ -81,6 +82,7 @@ static const GpuTiming all[] = {
                [OP_REDUX] = {UNIT_LSU, 2, 24}}, // 16 lanes [PG]; latency (fit)
         .imad_takes_fma = 2,
         .other_side = 1,
+        .mufu_other = 19, // (as ex2)
         .guard = 13,
         .mma_latency = 24,
         .mma_f64_latency = 18,
@@ -120,6 +122,7 @@ static const GpuTiming all[] = {
         .wgmma_queue = 2,
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
+        .register_pressure = true,
         .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29, // (as h100)
@@ -145,6 +148,7 @@ static const GpuTiming all[] = {
                [OP_REDUX] = {UNIT_LSU, 2, 24}}, // latency (fit)
         .imad_takes_fma = 1,
         .other_side = 1,
+        .mufu_other = 19, // (as ex2)
         .guard = 13,
         .mma_latency = 24, // [SASS]; 22 [FG], 24 (Accel-Sim)
         .mma_f64_latency = 16,
@@ -183,6 +187,7 @@ static const GpuTiming all[] = {
         .wgmma_queue = 2, // (fit) the depth at which a pingpong barrier gains what the paper says
         .wgmma_register_bytes = 512, // [FG] (fit)
         .register_read_bytes = 1024,
+        .register_pressure = true,
         .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29,   // [FG]
@@ -207,6 +212,7 @@ static const GpuTiming all[] = {
                [OP_REDUX] = {UNIT_LSU, 2, 24}},
         .imad_takes_fma = 1,
         .other_side = 1,
+        .mufu_other = 19, // (as ex2)
         .guard = 13,
         .mma_latency = 24,
         .mma_f64_latency = 16,
@@ -245,6 +251,7 @@ static const GpuTiming all[] = {
         .wgmma_queue = 2,
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
+        .register_pressure = true,
         .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29, // (as h100)
@@ -272,6 +279,7 @@ static const GpuTiming all[] = {
                [OP_REDUX] = {UNIT_LSU, 2, 24}}, // latency (fit)
         .imad_takes_fma = 1,
         .other_side = 1,
+        .mufu_other = 28, // [FG] MUFU other than ex2
         .guard = 13,
         .mma_latency = 20,
         .mma_f64_latency = 16,
@@ -284,7 +292,7 @@ static const GpuTiming all[] = {
         .l2_far = 595,         // [SA] die to die + 300
         .l2_near_bytes = 63e6, // (fit) half of 126 MB
         .l2_partitions = 2,
-        .l2_port_bytes = 64,   // (fit) as the roofline has it
+        .l2_port_bytes = 72,   // (fit) 10,234 bytes a clock for 148 SMs are 69.2
         .dram = 860,           // [AI]
         .constant_miss = 80,   // (fit)
         .atomic_l2 = 325,      // (fit)
@@ -310,6 +318,7 @@ static const GpuTiming all[] = {
         .wgmma_queue = 2,
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
+        .register_pressure = true,
         .tcgen05_tail = 160, // [FG] (fit)
 
         .mbarrier_arrive = 29,   // [FG]
@@ -333,24 +342,24 @@ const GpuTiming *timing_of(const char *gpu_name) {
 }
 
 // Dense FLOPs per clock and SM of the tensor cores; f16's where a GPU has no rate of the kind.
-static double tensor_rate(const GpuFigures *f, TensorKind kind) {
+static double tensor_rate(const GpuFigures *f, RateKind kind) {
     switch (kind) {
-    case TENSOR_TF32: return f->tensor_flops_tf32;
-    case TENSOR_FP8: return f->tensor_flops_fp8 ? f->tensor_flops_fp8 : f->tensor_flops_f16;
-    case TENSOR_INT8: return 2 * f->tensor_flops_f16;
-    case TENSOR_F64: return f->tensor_flops_f64;
+    case RATE_TF32: return f->tensor_flops_tf32;
+    case RATE_FP8: return f->tensor_flops_fp8 ? f->tensor_flops_fp8 : f->tensor_flops_f16;
+    case RATE_INT8: return 2 * f->tensor_flops_f16;
+    case RATE_F64: return f->tensor_flops_f64;
     default: return f->tensor_flops_f16;
     }
 }
 
 // The f64 rate is that of DMMA, which is a mma.sync: no share is lost.
-int mma_interval(const GpuTiming *t, const GpuFigures *f, TensorKind kind, double flops) {
-    double share = kind == TENSOR_F64 ? 1 : t->mma_share;
+int mma_interval(const GpuTiming *t, const GpuFigures *f, RateKind kind, double flops) {
+    double share = kind == RATE_F64 ? 1 : t->mma_share;
     double cycles = flops / (tensor_rate(f, kind) / 4 * share);
     return cycles < 1 ? 1 : (int)lrint(cycles);
 }
 
-int wgmma_cycles(const GpuFigures *f, TensorKind kind, int n, int k) {
+int wgmma_cycles(const GpuFigures *f, RateKind kind, int n, int k) {
     return (int)lrint(2.0 * 64 * n * k / tensor_rate(f, kind));
 }
 

@@ -9,24 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "softgpu/timing/activity.h"
 #include "softgpu/timing/figures.h"
-
-// What executes machine instructions. The first group is there once for each of the SM's four
-// schedulers, the second once for the SM; UNIT_ISSUE has no limit but the issue slot.
-typedef enum {
-    UNIT_ISSUE,
-    UNIT_FMA,    // f32 add, mul, fma
-    UNIT_IMAD,   // the half of the FMA lanes that multiplies integers
-    UNIT_HALF,   // f16x2 and bf16x2
-    UNIT_ALU,    // integer, logic, compare, select, min and max, packed conversions
-    UNIT_FP64,   // doubles outside the tensor cores
-    UNIT_XU,     // MUFU, conversions between integers and floats, popc, clz
-    UNIT_TENSOR, // mma.sync
-    UNIT_LSU,    // loads, stores, atomics, shuffles, mbarriers: the way to shared memory and L1
-    UNIT_TMA,    // bulk copies
-    UNIT_COUNT,
-} Unit;
-enum { UNIT_FIRST_SHARED = UNIT_LSU };
 
 // Kinds of machine instructions, as far as their times differ.
 typedef enum {
@@ -65,16 +49,18 @@ typedef struct {
     uint8_t unit;      // Unit
     uint16_t interval; // cycles until the unit takes the next warp instruction
     uint16_t latency;  // cycles from issue to the issue of an instruction that needs the result
+    uint8_t shared;    // of the SM's units: cycles for which one is taken; 0: the interval
 } OpTime;
 
 // The tensor cores' sorts of operands, as far as rates differ.
-typedef enum { TENSOR_F16, TENSOR_TF32, TENSOR_FP8, TENSOR_INT8, TENSOR_F64 } TensorKind;
+typedef enum { RATE_F16, RATE_TF32, RATE_FP8, RATE_INT8, RATE_F64 } RateKind;
 
 typedef struct {
     const char *name; // that of GpuFigures
     OpTime op[OP_COUNT];
     int imad_takes_fma; // cycles for which an IMAD keeps the FMA unit busy as well
     int other_side;     // cycles more when FMA's side hands a result to the ALU's, or back
+    int mufu_other;     // latency of rcp, rsqrt, sqrt, lg2, sin, cos, tanh; MUFU's is ex2's
     int guard;          // from a setp to an instruction that the predicate guards or branches
     // mma.sync. Dependent: from one product to the next into the same accumulator.
     int mma_latency, mma_f64_latency;
@@ -116,6 +102,7 @@ typedef struct {
     int wgmma_queue;          // products of a warpgroup that may be under way; issue blocks beyond
     int wgmma_register_bytes; // accumulators read and written, bytes a clock…
     int register_read_bytes;  // …out of what the register file can read
+    bool register_pressure;   // does that count?
     int tcgen05_tail;         // commit to mbarrier, in the FA-4 fit
 
     // ---- synchronisation
@@ -136,9 +123,9 @@ typedef struct {
 const GpuTiming *timing_of(const char *gpu_name);
 
 // Cycles for which a mma.sync of `flops` (all lanes together) keeps its scheduler's tensor core.
-int mma_interval(const GpuTiming *t, const GpuFigures *f, TensorKind kind, double flops);
+int mma_interval(const GpuTiming *t, const GpuFigures *f, RateKind kind, double flops);
 // Cycles of pure tensor work of a wgmma of m64, n and k, on an SM.
-int wgmma_cycles(const GpuFigures *f, TensorKind kind, int n, int k);
+int wgmma_cycles(const GpuFigures *f, RateKind kind, int n, int k);
 
 // "fma": a unit's name, for reports.
 const char *unit_name(Unit unit);

@@ -106,6 +106,9 @@ void roofline(const Launch *launch, const Gpu *gpu, const Counters *sum, const C
     double us_per_clock = 1e-3 / f->clock_ghz, per_sm = share * us_per_clock;
     double longest = 0, issued = 0;
     stats->bound = "launch";
+    memcpy(stats->pipe_cycles, cycles, sizeof cycles);
+    stats->shared_cycles = sum->shared_wavefronts * 128.0 / f->shared_bytes_per_clk;
+    stats->load_cycles = stats->l2_read_bytes / L2_PORT;
     for (int p = 0; p < PIPE_COUNT; p++) {
         stats->pipe_us[p] = cycles[p] * per_sm;
         issued += stats->warp_instructions[p];
@@ -113,7 +116,7 @@ void roofline(const Launch *launch, const Gpu *gpu, const Counters *sum, const C
     }
     stats->issue_us = issued / SCHEDULERS * per_sm;
     bound_by(stats, &longest, stats->issue_us, "issue");
-    stats->shared_us = sum->shared_wavefronts * 128.0 / f->shared_bytes_per_clk * per_sm;
+    stats->shared_us = stats->shared_cycles * per_sm;
     bound_by(stats, &longest, stats->shared_us, "shared");
     double l2_bytes = stats->l2_read_bytes + stats->l2_write_bytes;
     double l2_whole = l2_bytes / f->l2_bytes_per_clk * us_per_clock;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "softgpu/machine/global.h"
+#include "softgpu/timing/pace_parts.h"
 
 enum { LINE = 128, SECTOR = 32, REQUESTS_FIRST = 1024 };
 #define HOST_LINES  (1ull << 48) // line numbers of managed and pinned memory start here
@@ -33,16 +34,25 @@ static uint64_t line_of(const struct GlobalMemory *m, uint64_t address) {
     return HOST_LINES + (address - m->host_base) / LINE;
 }
 
-// Logs a request to L2, to be applied when the round ends.
-static void request(Sm *sm, uint64_t line, unsigned sectors, unsigned write, uint32_t bytes) {
-    if (!sectors) return;
+L2Request *traffic_request(Sm *sm) {
     if (sm->request_count == sm->request_capacity) {
         sm->request_capacity = sm->request_capacity ? 2 * sm->request_capacity : REQUESTS_FIRST;
         sm->requests = realloc(sm->requests, sm->request_capacity * sizeof *sm->requests);
         if (!sm->requests) abort();
     }
-    sm->requests[sm->request_count++] = (L2Request){
-        .line = line, .time = sm->time, .sectors = sectors, .write = write, .bytes = bytes};
+    return &sm->requests[sm->request_count++];
+}
+
+// Logs a request to L2, to be applied when the round ends; in a timed launch it leaves when the
+// warp's playback comes to it.
+static void request(Warp *w, uint64_t line, unsigned sectors, unsigned write, uint32_t bytes) {
+    if (!sectors) return;
+    if (w->pace) {
+        pace_line(w, line, sectors, write, bytes);
+        return;
+    }
+    *traffic_request(w->sm) = (L2Request){
+        .line = line, .time = w->sm->time, .sectors = sectors, .write = write, .bytes = bytes};
 }
 
 // The bits [from, to) of 64.
@@ -75,21 +85,22 @@ static unsigned full_sectors(const Touched *t) {
 static void touch_line(Warp *w, const Touched *t, TrafficKind kind, bool bypass_l1) {
     Sm *sm = w->sm;
     if (kind == TRAFFIC_ATOMIC) {
-        request(sm, t->line, t->sectors, 3, 0);
+        request(w, t->line, t->sectors, 3, 0);
     } else if (kind == TRAFFIC_WRITE) {
         unsigned full = full_sectors(t);
         if (sm->l1) cache_l1_write(sm->l1, t->line, t->sectors);
-        request(sm, t->line, full, 1, 0);
+        request(w, t->line, full, 1, 0);
         for (unsigned part = t->sectors & ~full; part; part &= part - 1) {
             int sector = __builtin_ctz(part);
-            request(sm, t->line, 1u << sector, 2, bytes_of(t, sector));
+            request(w, t->line, 1u << sector, 2, bytes_of(t, sector));
         }
     } else {
         unsigned missed =
             bypass_l1 || !sm->l1 ? t->sectors : cache_l1_read(sm->l1, t->line, t->sectors);
         sm->counters->l1_misses += __builtin_popcount(missed);
         sm->counters->l1_hits += __builtin_popcount(t->sectors & ~missed);
-        request(sm, t->line, missed, 0, 0);
+        if (w->pace && missed != t->sectors) pace_l1_hit(w);
+        request(w, t->line, missed, 0, 0);
     }
 }
 
@@ -151,7 +162,7 @@ void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
         unsigned to = end < LINE ? (unsigned)end : LINE;
         mark(&t, at, to, kind == TRAFFIC_WRITE);
         if (kind == TRAFFIC_PREFETCH)
-            request(sm, line, t.sectors, 4, 0);
+            request(w, line, t.sectors, 4, 0);
         else
             touch_line(w, &t, kind, true);
         end -= to;
@@ -199,4 +210,5 @@ void traffic_bulk_shared(Sm *sm, uint64_t bytes) {
     uint64_t wavefronts = (bytes + LINE - 1) / LINE;
     sm->counters->shared_wavefronts += wavefronts;
     sm->counters->shared_ideal += wavefronts;
+    pace_bulk_shared(sm, bytes);
 }

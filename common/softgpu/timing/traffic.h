@@ -41,6 +41,7 @@ typedef struct {
 
 Cache *cache_new(uint64_t bytes, int ways);
 void cache_free(Cache *c);
+uint64_t cache_used(const Cache *c); // lines that it holds
 // Drops everything, dirty lines too, without a word to the next level: L1 between kernels (it is
 // write-through), L2 when a new measurement begins.
 void cache_invalidate(Cache *c);
