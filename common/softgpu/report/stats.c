@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/timing/latencies.h"
 #include "softgpu/timing/roofline.h"
 
 typedef struct {
@@ -58,7 +59,13 @@ void stats_record(const KernelStats *launch) {
     sum->l2_us += launch->l2_us;
     sum->hbm_us += launch->hbm_us;
     sum->time_us += launch->time_us;
+    // Shares of the cycles become cycles, until they are printed.
     sum->cycles += launch->cycles;
+    for (int u = 0; u < UNIT_COUNT; u++) sum->unit_busy[u] += launch->unit_busy[u] * launch->cycles;
+    sum->tensor_busy += launch->tensor_busy * launch->cycles;
+    sum->shared_busy += launch->shared_busy * launch->cycles;
+    sum->l2_busy += launch->l2_busy * launch->cycles;
+    sum->hbm_busy += launch->hbm_busy * launch->cycles;
     sum->host_seconds += launch->host_seconds;
     sum->cpu_seconds += launch->cpu_seconds;
     if (entry->launches > 1 && launch->time_us < entry->longest_us) return;
@@ -91,6 +98,23 @@ static void print_busy(const char *name, double us, double total_us) {
     }
 }
 
+static void print_roofline(const KernelStats *s) {
+    for (int p = 0; p < PIPE_COUNT; p++) print_busy(pipe_name(p), s->pipe_us[p], s->time_us);
+    print_busy("issue", s->issue_us, s->time_us);
+    print_busy("shared", s->shared_us, s->time_us);
+    print_busy("l2", s->l2_us, s->time_us);
+    print_busy("hbm", s->hbm_us, s->time_us);
+}
+
+static void print_modelled(const KernelStats *s) {
+    for (int u = 0; u < UNIT_COUNT; u++)
+        if (u != UNIT_TENSOR) print_busy(unit_name((Unit)u), s->unit_busy[u], s->cycles);
+    print_busy("tensor", s->tensor_busy, s->cycles);
+    print_busy("shared", s->shared_busy, s->cycles);
+    print_busy("l2", s->l2_busy, s->cycles);
+    print_busy("hbm", s->hbm_busy, s->cycles);
+}
+
 // Prints the lines of one kernel.
 static void print_entry(const Entry *entry, const GpuFigures *figures) {
     const KernelStats *s = &entry->sum;
@@ -116,11 +140,10 @@ static void print_entry(const Entry *entry, const GpuFigures *figures) {
     if (s->time_us > 0) {
         fprintf(stderr, "  time %.2f us at %.3f GHz (%s), bound by %s; busy:", s->time_us,
                 figures->clock_ghz, s->cycles > 0 ? "modelled" : "roofline", s->bound);
-        for (int p = 0; p < PIPE_COUNT; p++) print_busy(pipe_name(p), s->pipe_us[p], s->time_us);
-        print_busy("issue", s->issue_us, s->time_us);
-        print_busy("shared", s->shared_us, s->time_us);
-        print_busy("l2", s->l2_us, s->time_us);
-        print_busy("hbm", s->hbm_us, s->time_us);
+        if (s->cycles > 0)
+            print_modelled(s);
+        else
+            print_roofline(s);
         fprintf(stderr, "\n  HBM read ");
         print_bytes(s->hbm_read_bytes);
         fprintf(stderr, "  written ");

@@ -85,9 +85,8 @@ typedef struct {
     int tma_gap;       // between two bulk instructions of a warp
     int tma_in_flight; // bytes under way for an SM
     int store_visible; // a bulk store's read of shared memory: from issue to .read's wait
-    int copy_issue, copy_commit,
-        copy_wait;       // cp.async, its commit_group, a wait that has not to wait
-    int loads_in_flight; // 128-byte lines that an SM's L1 waits for at most
+    int copy_commit, copy_wait; // cp.async's commit_group, a wait that has not to wait
+    int loads_in_flight;        // 128-byte lines that an SM's L1 waits for at most
 
     // ---- other CTAs' shared memory
     int cluster_load;     // ld.shared::cluster of another SM, same TPC

@@ -35,7 +35,8 @@ void pace_warp_start(Warp *w, uint64_t time) {
     p->epoch++;
     p->scheduler = w->id % 4;
     p->extra = 0;
-    p->op_count = p->ops_done = p->line_count = 0;
+    p->op_count = p->first_op = p->line_count = 0;
+    p->next_place = UINT64_MAX;
 }
 
 void pace_warp_free(Warp *w) {
@@ -48,6 +49,11 @@ void pace_warp_free(Warp *w) {
 }
 
 // ---- what a part leaves behind
+
+// A place in the playback, as a number that grows with it.
+static uint64_t place_of(uint32_t segment, uint32_t offset) {
+    return (uint64_t)segment << 32 | offset;
+}
 
 static PaceOp *new_op(WarpPace *p, const KernelPace *k, const Insn *i) {
     if (p->op_count == p->op_capacity) {
@@ -62,6 +68,8 @@ static PaceOp *new_op(WarpPace *p, const KernelPace *k, const Insn *i) {
                    .segment = b->first_segment + slot->segment,
                    .at = slot->at,
                    .first_line = p->line_count};
+    uint64_t place = place_of(op->segment, op->at);
+    if (place < p->next_place) p->next_place = place;
     return op;
 }
 
@@ -226,7 +234,6 @@ static uint64_t leave(Warp *w, PaceOp *op, uint64_t time) {
     const GpuTiming *t = k->timing;
     uint64_t ready = time + (uint64_t)t->shared_load, kept = 0;
     op->done = true;
-    p->ops_done++;
     if (op->remote) {
         double rate =
             k->stops[op->insn] & PACE_LOAD ? t->cluster_load_bytes : t->cluster_store_bytes;
@@ -264,18 +271,25 @@ static uint64_t leave(Warp *w, PaceOp *op, uint64_t time) {
 // Lets the operations go that stand before (segment, offset); `end`: where the clock stands there.
 static void leave_until(Warp *w, uint32_t segment, uint32_t offset, uint64_t end) {
     WarpPace *p = w->pace;
-    uint64_t kept = 0;
-    for (uint32_t n = 0; n < p->op_count && p->ops_done < p->op_count; n++) {
+    uint64_t kept = 0, place = place_of(segment, offset), next = UINT64_MAX;
+    if (place <= p->next_place) return; // none stands there yet
+    while (p->first_op < p->op_count && p->ops[p->first_op].done) p->first_op++;
+    for (uint32_t n = p->first_op; n < p->op_count; n++) {
         PaceOp *op = &p->ops[n];
-        if (op->done || op->segment > segment) continue;
-        if (op->segment == segment && op->at >= offset) continue;
+        if (op->done) continue;
+        uint64_t at = place_of(op->segment, op->at);
+        if (at >= place) {
+            if (at < next) next = at;
+            continue;
+        }
         uint64_t back = op->segment == segment ? offset - op->at : 0;
         uint64_t held = leave(w, op, end > back ? end - back : end);
         if (held > kept) kept = held;
     }
+    p->next_place = next;
     p->now += kept;
     w->sm->pace->stall[STALL_PIPE] += kept;
-    if (p->ops_done == p->op_count) p->op_count = p->ops_done = p->line_count = 0;
+    if (next == UINT64_MAX) p->op_count = p->first_op = p->line_count = 0;
 }
 
 // ---- chunks

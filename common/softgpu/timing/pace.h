@@ -31,15 +31,13 @@ typedef struct KernelPace {
     uint32_t *loads;        // per instruction (and one more): first of its entries in `results`
     uint16_t *results;      // rows that loads write, as numbers
     uint16_t *rows;         // per entry of schedule->rows: its number
-    uint32_t *load_numbers; // per instruction that loads: its own number
+    uint32_t *load_numbers; // per instruction that loads: its number, its own in its block
     uint32_t result_rows;   // how many numbers there are
     char gpu[16];
 } KernelPace;
 enum {
     PACE_STOP = 1, // the part before ends here
     PACE_LOAD = 2, // its result comes from memory
-    PACE_COPY = 4, // cp.async
-    PACE_CONST = 8,
 };
 
 // Those of a kernel on the launch's GPU; made once and kept with it. NULL when out of memory.
@@ -82,7 +80,8 @@ typedef struct WarpPace {
     uint64_t *ready; // per result row: from when on; PACE_UNKNOWN
     uint32_t ready_count;
     PaceOp *ops;
-    uint32_t op_count, op_capacity, ops_done;
+    uint32_t op_count, op_capacity, first_op; // those before first_op have left
+    uint64_t next_place;                      // of the first that has not left (pace.c)
     L2Request *lines;
     uint32_t line_count, line_capacity;
 } WarpPace;

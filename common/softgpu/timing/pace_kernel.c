@@ -7,9 +7,17 @@
 #include "softgpu/timing/expansion.h"
 #include "softgpu/timing/pace.h"
 
+// cp.async leaves in the playback, as loads do.
+static bool is_copy(const char *text) {
+    return !strncmp(text, "cp.async", 8) && !text_has(text, "bulk") &&
+           !text_has(text, "commit_group") && !text_has(text, "wait_group") &&
+           !text_has(text, "wait_all") && !text_has(text, "mbarrier");
+}
+
 // Is this one whose moment others can see, or that tells the time?
 static bool is_stop(const Insn *i, const char *text, WaitKind wait) {
     if (wait == WAIT_HERE || wait == WAIT_QUEUE || i->flags & INSN_LEADER) return true;
+    if (is_copy(text)) return false;
     return insn_is_phase(i) || text_is(text, "mbarrier") || text_is(text, "bar") ||
            text_is(text, "barrier") || text_is(text, "exit") || text_is(text, "ret") ||
            text_is(text, "trap") || text_has(text, "async") || text_is(text, "griddepcontrol");
@@ -29,7 +37,6 @@ static int cost_after(const GpuTiming *t, const char *text) {
     if (text_is(text, "cp") && text_has(text, "commit_group")) return t->copy_commit;
     if (text_is(text, "cp") && (text_has(text, "wait_group") || text_has(text, "wait_all")))
         return t->copy_wait;
-    if (text_is(text, "bra") || text_is(text, "brx") || text_is(text, "call")) return 0;
     return 0;
 }
 
@@ -40,12 +47,6 @@ static int chain_of(const Expansion *e, const GpuTiming *t) {
         sum +=
             e->stages[s].count + (s + 1 < e->stage_count ? t->op[e->stages[s].op].latency - 1 : 0);
     return sum;
-}
-
-static bool is_copy(const char *text) {
-    return !strncmp(text, "cp.async", 8) && !text_has(text, "bulk") &&
-           !text_has(text, "commit_group") && !text_has(text, "wait_group") &&
-           !text_has(text, "wait_all") && !text_has(text, "mbarrier");
 }
 
 // Numbers rows in the order met: numbers[row / 4] is 1 + the number.
@@ -93,9 +94,8 @@ static bool fill(KernelPace *p, const Kernel *k, const GpuFigures *f) {
         const char *text = k->texts && k->texts[i] ? k->texts[i] : "";
         Expansion e = expand(&k->code[i], text, f, p->timing);
         bool load = e.wait == WAIT_RESULT;
-        p->stops[i] = (uint8_t)((is_stop(&k->code[i], text, (WaitKind)e.wait) ? PACE_STOP : 0) |
-                                (load ? PACE_LOAD : 0) | (is_copy(text) ? PACE_COPY : 0));
-        if (is_copy(text)) p->stops[i] &= (uint8_t)~PACE_STOP;
+        bool stop = is_stop(&k->code[i], text, (WaitKind)e.wait);
+        p->stops[i] = (uint8_t)((stop ? PACE_STOP : 0) | (load ? PACE_LOAD : 0));
         int after = cost_after(p->timing, text) - chain_of(&e, p->timing);
         p->after[i] = (uint16_t)(after > 0 ? after : 0);
         p->loads[i] = results;
@@ -108,11 +108,15 @@ static bool fill(KernelPace *p, const Kernel *k, const GpuFigures *f) {
         if (p->stops[i] & PACE_LOAD) results_of(p, k, i, numbers, p->results + p->loads[i]);
     for (uint32_t n = 0; n < p->schedule->row_count && ok; n++)
         p->rows[n] = number_of(p, numbers, p->schedule->rows[n].row);
-    // The answers of loads are numbered behind those of rows.
+    // The answers of a block's loads are numbered behind those of rows.
     p->load_numbers = calloc(count + 1, sizeof *p->load_numbers);
     ok &= p->load_numbers != NULL;
-    for (uint32_t i = 0; i < count && ok; i++)
-        if (p->stops[i] & PACE_LOAD) p->load_numbers[i] = p->result_rows++;
+    uint32_t rows = p->result_rows;
+    for (uint32_t i = 0, next = rows; i < count && ok; i++) {
+        if (k->code[i].flags & INSN_LEADER) next = rows;
+        if (p->stops[i] & PACE_LOAD) p->load_numbers[i] = next++;
+        if (next > p->result_rows) p->result_rows = next;
+    }
     free(numbers);
     return ok;
 }

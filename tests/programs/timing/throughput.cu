@@ -1,41 +1,15 @@
 // Throughputs of an SM: 16 warps, each with several instructions under way that don't need each
 // other. Rates are per clock and SM; what ends in _cycles is the time of one warp's instruction.
-#include "bench.h"
+#include "steps.h"
 
 enum { WARPS = 16, WIDE = 4 }; // WIDE: independent instructions of a warp
 
 // ---- what is repeated. EACH: results a lane gets from a step, all instructions together.
 
-struct Fma {
-    static const int EACH = 1;
-    float x = 1;
-    __device__ void step() { asm volatile("fma.rn.f32 %0, %0, %0, %0;" : "+f"(x)); }
-};
-
 struct HalfFma {
     static const int EACH = 2;
     uint32_t x = 0;
     __device__ void step() { asm volatile("fma.rn.f16x2 %0, %0, %0, %0;" : "+r"(x)); }
-};
-
-struct DoubleFma {
-    static const int EACH = 1;
-    double x = 1;
-    __device__ void step() { asm volatile("fma.rn.f64 %0, %0, %0, %0;" : "+d"(x)); }
-};
-
-struct Integer {
-    static const int EACH = 2;
-    uint32_t x = threadIdx.x, y = blockDim.x;
-    __device__ void step() {
-        asm volatile("add.u32 %0, %0, %1;\n\txor.b32 %0, %0, %1;" : "+r"(x) : "r"(y));
-    }
-};
-
-struct IntegerMultiply {
-    static const int EACH = 1;
-    uint32_t x = threadIdx.x;
-    __device__ void step() { asm volatile("mad.lo.u32 %0, %0, %0, %0;" : "+r"(x)); }
 };
 
 // Minimum and maximum in turn: two of a kind would become one of three numbers.
@@ -45,12 +19,6 @@ struct MinMax {
     __device__ void step() {
         asm volatile("max.f32 %0, %0, %1;\n\tmin.f32 %0, %0, %1;" : "+f"(x) : "f"(y));
     }
-};
-
-struct Exp2 {
-    static const int EACH = 1;
-    float x = 1;
-    __device__ void step() { asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x)); }
 };
 
 // Two floats rounded and packed.
@@ -72,14 +40,6 @@ struct PopulationCount {
     static const int EACH = 1;
     uint32_t x = threadIdx.x;
     __device__ void step() { asm volatile("popc.b32 %0, %0;" : "+r"(x)); }
-};
-
-struct Shuffle {
-    static const int EACH = 1;
-    uint32_t x = threadIdx.x;
-    __device__ void step() {
-        asm volatile("shfl.sync.bfly.b32 %0, %0, 1, 31, 0xffffffff;" : "+r"(x));
-    }
 };
 
 // As many of FMA as of ALU: what the four schedulers issue together.
