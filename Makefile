@@ -206,7 +206,7 @@ chapter-$(1): softgpu $(BUILD)/$(VARIANT)/chapter-$(1)/run
 endef
 $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
 
-# ---- FlashAttention's first table, counted again (half a minute)
+# ---- FlashAttention's first table, counted again (a minute)
 
 table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 	@python3 common/plot/table_fa1.py $(BUILD)/$(VARIANT)/chapter-4/run

@@ -81,7 +81,9 @@ Compare the ratios, not the columns:
   {standard['gb'] / matrix:.1f}. How many there are depends on how the work was cut into kernels, on masks and dropout
   (ours has none), and on which of S, dP and dS were kept in 32 bits. The fused version's {flash['gb']:.1f} GB is less than
   the paper's {second[2]} because here a head's Q, K, V and dO stay in L2 while all of its blocks read them.
-- ms: a roofline is what the busiest unit alone would need, so it is a lower limit, for both rows.""")
+- ms: standard attention's time is its bytes. Ours moves {standard['gb'] / standard['ms']:.2f} TB/s on average, the paper's
+  {first[2] / first[3]:.2f}, and fewer of them; so there is less to win here than there. FlashAttention moves
+  {flash['gb'] / flash['ms']:.2f} and {second[2] / second[3]:.2f} TB/s: it waits for other things.""")
 
 
 if __name__ == "__main__":
