@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(TENSOR_THREADS, TENSOR_BLOCKS_PER_SM(HEAD_DIM)
 }
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Attention *a) {
-    LAUNCH_TENSOR_CORES(mma_sync, 1, a);
+    LAUNCH_TENSOR_CORES(mma_sync, TENSOR_THREADS, 1, a);
 }
 
 DEFINE_DISPATCH_16_BIT(forward, launch_forward)

@@ -33,7 +33,7 @@ template <typename T, int HEAD_DIM>
 __device__ static inline void load_query(uint32_t (&q_reg)[4], const T *q_smem, int d) {
     const int lane = threadIdx.x % 32;
     // The row and column that this lane names: rows 0-7 and 8-15 of 8 columns, then of the next 8.
-    const LaneRow q = lane_row(HEAD_DIM, threadIdx.x / 32 * 16 + lane % 16, lane / 16 * 8);
+    const int q = lane_row(HEAD_DIM, threadIdx.x / 32 * 16 + lane % 16, lane / 16 * 8);
     load_matrix_x4(q_reg, &q_smem[lane_row_at(HEAD_DIM, q, 0, d)]);
 }
 
@@ -43,7 +43,7 @@ __device__ static inline void multiply_query_key(float (&s_reg)[KEYS / 8][4], co
                                                  const T *k_smem) {
     const int lane = threadIdx.x % 32;
     // K: 8 keys, left and right 8 columns, then the next 8 keys.
-    const LaneRow k = lane_row(HEAD_DIM, lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+    const int k = lane_row(HEAD_DIM, lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
 #pragma unroll
     for (int d = 0; d < HEAD_DIM; d += 16) {
         uint32_t q_reg[4];
@@ -65,7 +65,7 @@ __device__ static inline void add_weighted_values(float (&o_reg)[HEAD_DIM / 8][4
                                                   const T *v_smem) {
     const int lane = threadIdx.x % 32;
     // V, transposed on the way: keys 0-7 and 8-15 of 8 columns, then of the next 8.
-    const LaneRow v = lane_row(HEAD_DIM, lane % 16, lane / 16 * 8);
+    const int v = lane_row(HEAD_DIM, lane % 16, lane / 16 * 8);
 #pragma unroll
     for (int step = 0; step < KEYS / 16; step++) {
         uint32_t p_reg[4];
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(TENSOR_THREADS, TENSOR_BLOCKS_PER_SM(HEAD_DIM)
 }
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Attention *a) {
-    LAUNCH_TENSOR_CORES(swizzled, 1, a);
+    LAUNCH_TENSOR_CORES(swizzled, TENSOR_THREADS, 1, a);
 }
 
 DEFINE_DISPATCH_16_BIT(forward, launch_forward)

@@ -1,8 +1,9 @@
 // What the tensor-core steps of chapter 3 share: where a lane's numbers stand in a tile, the mask,
 // the row maxima, P as an operand, the output, and the launch.
 //
-// A block of 8 warps takes 128 query rows; a warp takes 16 of them, and with them whole rows of S,
-// P and O. It multiplies fragments: 16 x 8 pieces of S and O, four numbers in each lane.
+// A block of 8 warps takes 128 query rows; a warp takes a strip of 16 of them, and with them whole
+// rows of S, P and O. (Of 4 warps each takes two strips; strip_row is where a strip's first warp
+// starts.) It multiplies fragments: 16 x 8 pieces of S and O, four numbers in each lane.
 //
 // clang-format off
 //                     8 keys (S, P) or 8 columns (O) of piece t
@@ -46,11 +47,12 @@ __device__ static inline bool needs_mask(const FusedWork<T> &work, int64_t key) 
 // Scores that the mask or the end of the keys forbids → -inf.
 template <typename T, int KEYS>
 __device__ static inline void mask_scores(float (&s_reg)[KEYS / 8][4], const Attention &a,
-                                          const FusedWork<T> &work, int64_t key) {
+                                          const FusedWork<T> &work, int64_t key,
+                                          int strip_row = 0) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const KeyRange seen = visible_keys(work.first_row + fragment_row(half), a.seqlen_q,
-                                           a.seqlen_k, a.window_left, a.window_right);
+        const KeyRange seen = visible_keys(work.first_row + strip_row + fragment_row(half),
+                                           a.seqlen_q, a.seqlen_k, a.window_left, a.window_right);
         // Counted from this block's first key they are small: 32-bit comparisons do.
         const int begin = (int)min(max(seen.begin - key, (int64_t)0), (int64_t)KEYS);
         const int end = (int)min(max(seen.end - key, (int64_t)0), (int64_t)KEYS);
@@ -177,11 +179,11 @@ __device__ static inline void scale_output(float (&o_reg)[HEAD_DIM / 8][4], int 
 template <typename T, int HEAD_DIM>
 __device__ static inline void store_fragments(const Attention &a, const FusedWork<T> &work,
                                               const float (&o_reg)[HEAD_DIM / 8][4],
-                                              const float (&lse)[2]) {
+                                              const float (&lse)[2], int strip_row = 0) {
     const bool odd = threadIdx.x % 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const int64_t row = work.first_row + fragment_row(half);
+        const int64_t row = work.first_row + strip_row + fragment_row(half);
         const bool exists = row < a.seqlen_q;
         T *o = (T *)a.o + row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
         o += odd ? fragment_column(1) - 2 : fragment_column(0);
@@ -201,8 +203,8 @@ __device__ static inline void store_fragments(const Attention &a, const FusedWor
 // What rounding took off lse, for a backward that asks for it.
 template <typename T>
 __device__ static inline void store_lse_rest(const Attention &a, const FusedWork<T> &work, int half,
-                                             float rest) {
-    const int64_t row = work.first_row + fragment_row(half);
+                                             float rest, int strip_row = 0) {
+    const int64_t row = work.first_row + strip_row + fragment_row(half);
     if (row < a.seqlen_q && threadIdx.x % 4 == 0)
         a.lse_rest[vector_offset(work.batch, work.head, row, a.heads, a.seqlen_q)] = rest;
 }
@@ -216,24 +218,25 @@ static inline int shared_memory_limit() {
 }
 
 // Launches a tensor-core kernel: a thread block for each tile of query rows of each head.
-static inline cudaError_t launch_tensor_cores(void (*kernel)(const Attention), int bytes,
-                                              const Attention *a) {
+static inline cudaError_t launch_tensor_cores(void (*kernel)(const Attention), int threads,
+                                              int bytes, const Attention *a) {
     const int64_t blocks = tiles_of(a->seqlen_q, TENSOR_ROWS) * a->batch * a->heads;
     if (blocks == 0) return cudaSuccess; // no query rows, no outputs
     const cudaError_t error = allow_shared_memory(kernel, bytes);
     if (error != cudaSuccess) return error;
-    kernel<<<(unsigned)blocks, TENSOR_THREADS, bytes, a->stream>>>(*a);
+    kernel<<<(unsigned)blocks, threads, bytes, a->stream>>>(*a);
     return cudaGetLastError();
 }
 
 // Launches the variant of kernel<T, HEAD_DIM, KEYS> whose tile, with K and V `buffers` times, fits
 // in the device's shared memory; only the widest heads need the choice. Returns from the caller.
-#define LAUNCH_TENSOR_CORES(kernel, buffers, a)                                                    \
+#define LAUNCH_TENSOR_CORES(kernel, threads, buffers, a)                                           \
     if constexpr (TENSOR_TILE_BYTES(HEAD_DIM, 64, buffers) > LEAST_SHARED_BYTES)                   \
         if (keys_that_fit(HEAD_DIM, buffers, shared_memory_limit()) < 64)                          \
-            return launch_tensor_cores(kernel<T, HEAD_DIM, 32>,                                    \
+            return launch_tensor_cores(kernel<T, HEAD_DIM, 32>, threads,                           \
                                        TENSOR_TILE_BYTES(HEAD_DIM, 32, buffers), a);               \
-    return launch_tensor_cores(kernel<T, HEAD_DIM, 64>, TENSOR_TILE_BYTES(HEAD_DIM, 64, buffers), a)
+    return launch_tensor_cores(kernel<T, HEAD_DIM, 64>, threads,                                   \
+                               TENSOR_TILE_BYTES(HEAD_DIM, 64, buffers), a)
 
 // What every tensor-core step refuses.
 static inline const char *refuses_tensor_cores(const Attention *a, bool backward) {

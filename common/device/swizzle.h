@@ -16,6 +16,11 @@
 
 #include "device/index.h"
 
+// Among so many numbers side by side a row's pieces change places.
+HOST_DEVICE static inline int swizzle_span(int head_dim) {
+    return head_dim % 64 == 0 ? 64 : 32;
+}
+
 // The place of piece `piece` (8 numbers, 16 bytes) of a row.
 HOST_DEVICE static inline int swizzled_piece(int head_dim, int row, int piece) {
     return piece ^ (head_dim % 64 == 0 ? row % 8 : row / 2 % 4);
@@ -26,23 +31,18 @@ HOST_DEVICE static inline int swizzled_offset(int head_dim, int row, int column)
     return row * head_dim + swizzled_piece(head_dim, row, column / 8) * 8;
 }
 
-// The row of an operand that a lane names to ldmatrix, kept so that the next operand's is near.
-typedef struct {
-    int row_start, place;
-} LaneRow;
-
-// The lane's row of the tile's first operand; its column is 0 or 8.
-HOST_DEVICE static inline LaneRow lane_row(int head_dim, int row, int column) {
-    LaneRow lane;
-    lane.row_start = row * head_dim;
-    lane.place = swizzled_piece(head_dim, row, column / 8) * 8;
-    return lane;
+// The place of the row of an operand that a lane names to ldmatrix, the operand being the tile's
+// first; the column is 0 or 8.
+HOST_DEVICE static inline int lane_row(int head_dim, int row, int column) {
+    return swizzled_offset(head_dim, row, column);
 }
 
-// The same `down` rows below and `right` columns on, multiples of 8 and 16: the row's remainder stays
-// the same, and column + right is column ^ right, so (column + right) ^ r is (column ^ r) ^ right.
-HOST_DEVICE static inline int lane_row_at(int head_dim, LaneRow lane, int down, int right) {
-    return lane.row_start + down * head_dim + (lane.place ^ right);
+// The same `down` rows below and `right` columns on, multiples of 8 and 16. Pieces change places
+// inside a span, so whole spans are added. The row's remainder stays the same, and column + right is
+// column ^ right, so (column + right) ^ r is (column ^ r) ^ right.
+HOST_DEVICE static inline int lane_row_at(int head_dim, int lane, int down, int right) {
+    const int span = swizzle_span(head_dim);
+    return (lane ^ right % span) + down * head_dim + right / span * span;
 }
 
 #endif

@@ -9,8 +9,8 @@
 enum { NAME_WIDTH = 26, CELL_WIDTH = 32 };
 
 // Units in the order of the lessons' questions: products, exponentials, the rest, data.
-static const char *const shown_units[] = {"tensor", "MUFU", "FMA", "ALU", "issue",
-                                          "shared", "TMA",  "L2",  "HBM" /* last */};
+static const char *const shown_units[] = {"tensor",     "MUFU",   "FMA", "ALU", "issue",
+                                          "load/store", "shared", "TMA", "L2",  "HBM"};
 enum { SHOWN_UNITS = sizeof shown_units / sizeof *shown_units };
 
 static int unit_of_name(const char *name) {
@@ -126,10 +126,9 @@ void print_explanation(FILE *to, const Run *run) {
             "\n  n/a: not timed by softgpu's timing model, so there are no cycles to divide%s\n",
             d->softgpu == NULL ? "; --device softgpu has them" : "");
     }
-    fputs(
-        "\n  issue: a warp instruction goes out · barrier: for other warps · mbarrier: for data "
-        "or a free\n  buffer · wgmma: for products · memory: for a load · copy: for cp.async or "
-        "bulk groups ·\n  dependency: for a result of arithmetic · pipe full: its unit is taken · "
-        "other: other warps go first\n",
-        to);
+    fputs("\n  issue: a warp instruction goes out · barrier: for other warps · mbarrier: for data "
+          "or a free\n  buffer · wgmma: for products · memory: for a load · copy: for cp.async or "
+          "bulk groups ·\n  dependency: for a result of arithmetic · pipe full: its unit, or the "
+          "scheduler's issue\n  slot, is taken · other: sleeping, or waiting for registers\n",
+          to);
 }

@@ -15,6 +15,10 @@ if has_matplotlib "$venv/bin/python"; then
     echo "$venv/bin/python"
     exit 0
 fi
+# Of two chapters that are built at once one installs it, and the other waits.
+if [ -z "$INSTALLING_ALONE" ] && command -v flock >/dev/null 2>&1 && mkdir -p "$build"; then
+    INSTALLING_ALONE=1 exec flock "$build/.venv.lock" sh "$0" "$build"
+fi
 echo "setup: matplotlib is missing; installing it into $venv" >&2
 rm -rf "$venv"
 if python3 -m venv "$venv" >/dev/null 2>&1 ||

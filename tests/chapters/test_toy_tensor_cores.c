@@ -182,7 +182,7 @@ START_TEST(test_lane_rows_move) {
     for (int h = 0; h < HEAD_DIMS; h++)
         for (int row = 0; row < 16; row++)
             for (int column = 0; column <= 8; column += 8) {
-                const LaneRow lane = lane_row(head_dims[h], row, column);
+                const int lane = lane_row(head_dims[h], row, column);
                 for (int down = 0; down < 64; down += 8)
                     for (int right = 0; right < head_dims[h]; right += 16)
                         ck_assert_int_eq(lane_row_at(head_dims[h], lane, down, right),
