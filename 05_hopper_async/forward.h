@@ -220,14 +220,21 @@ __device__ static inline void mask_block(float (&s_reg)[KEYS / 8][4], const Atte
     for (int half = 0; half < 2; half++) {
         const KeyRange seen = visible_keys(tiles.first_row + fragment_row(half), a.seqlen_q,
                                            a.seqlen_k, a.window_left, a.window_right);
-        // Counted from this lane's first column.
+        // Counted from this lane's first column. Few masks have a left side: mostly half of the
+        // comparisons do.
         const int begin = (int)seen.begin - key - fragment_column(0);
         const int end = (int)seen.end - key - fragment_column(0);
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
 #pragma unroll
             for (int i = 0; i < 2; i++)
-                if (t * 8 + i < begin || t * 8 + i >= end) s_reg[t][2 * half + i] = -CUDART_INF_F;
+                if (t * 8 + i >= end) s_reg[t][2 * half + i] = -CUDART_INF_F;
+        if (a.window_left < 0) continue;
+#pragma unroll
+        for (int t = 0; t < KEYS / 8; t++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (t * 8 + i < begin) s_reg[t][2 * half + i] = -CUDART_INF_F;
     }
 }
 
@@ -324,13 +331,17 @@ __device__ static inline void attend_overlapped(float (&o_reg)[HEAD_DIM / 8][4],
 
     mbarrier_wait(&barriers->q_full, 0);
     wait_full(&barriers->k, 0);
+    // Turns from the first product on: two at once would end together, and so would begin two
+    // softmaxes that share the arithmetic, while the tensor cores have nothing.
+    if (TURNS) begin_turns<WARPGROUPS>(tiles.warpgroup);
+    if (TURNS) take_turn(tiles.warpgroup);
     multiply_query_key<T, HEAD_DIM, KEYS>(s_reg, tiles, 0);
+    if (TURNS) pass_turn<WARPGROUPS>(tiles.warpgroup);
     wgmma_wait<0>();
     wgmma_results(s_reg);
     release(&barriers->k, 0);
     update_softmax<T, HEAD_DIM, KEYS>(s_reg, row_max, row_sum, rescale, a, exponent, tiles, 0);
     take_weights<T, HEAD_DIM, KEYS>(p_reg, o_reg, s_reg, rescale);
-    if (TURNS) begin_turns<WARPGROUPS>(tiles.warpgroup);
     if (tiles.blocks > 1) wait_full(&barriers->k, 1);
 
     for (int j = 1; j < tiles.blocks; j++) {
@@ -431,17 +442,25 @@ __device__ static inline void consume(const Attention &a, const Tiles<T> &tiles,
 template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline Tiles<T> tiles_of_block(const Attention &a, uint8_t *smem) {
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
-    const FusedWork<T> work = fused_work_of<T>(a, HEAD_DIM, Tile::ROWS, KEYS);
+    const BlockWork work = block_work(blockIdx.x, tiles_of(a.seqlen_q, Tile::ROWS), a.heads);
+    const int64_t first_row = work.tile * Tile::ROWS;
+    const int64_t last_row = min(first_row + Tile::ROWS, a.seqlen_q) - 1;
+    const KeyRange any = keys_seen_by_any(first_row, last_row, a.seqlen_q, a.seqlen_k,
+                                          a.window_left, a.window_right);
+    const KeyRange all = keys_seen_by_all(first_row, last_row, a.seqlen_q, a.seqlen_k,
+                                          a.window_left, a.window_right);
+    // Nothing runs before this has ended, so no division here is of 64 bits.
+    const int first_key = (int)any.begin / KEYS * KEYS, end_key = (int)any.end;
     Tiles<T> tiles;
     tiles.warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP_THREADS, 0); // uniform
     tiles.batch = work.batch;
     tiles.head = work.head;
     tiles.kv_head = kv_head_of(work.head, a.heads, a.kv_heads);
-    tiles.first_row = (int)work.first_row;
-    tiles.blocks = (int)tiles_of(max(work.end_key - work.first_key, (int64_t)0), KEYS);
-    tiles.last_key = (int)work.first_key + (tiles.blocks - 1) * KEYS;
-    tiles.unmasked_from = (int)work.seen_by_all.begin;
-    tiles.unmasked_to = (int)work.seen_by_all.end;
+    tiles.first_row = (int)first_row;
+    tiles.blocks = (int)tiles_of((uint32_t)max(end_key - first_key, 0), KEYS);
+    tiles.last_key = first_key + (tiles.blocks - 1) * KEYS;
+    tiles.unmasked_from = (int)all.begin;
+    tiles.unmasked_to = (int)all.end;
     tiles.q_smem = (T *)smem;
     tiles.k_smem = (T *)(smem + Tile::Q_BYTES);
     tiles.v_smem = (T *)(smem + Tile::Q_BYTES + STAGES * Tile::KV_BYTES);

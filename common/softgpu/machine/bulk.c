@@ -244,6 +244,7 @@ static void lines_done(Sm *sm, void *subject, uint64_t generation, uint64_t read
     const GpuTiming *t = sm->launch->pace->timing;
     op->due = ready + (uint64_t)(is_outgoing(op) ? 0 : pace_landing(t));
     if (op->due < op->read_due && is_outgoing(op)) op->due = op->read_due;
+    if (!is_outgoing(op)) pace_fill(sm, ready, op->move.bytes);
     if (trace_on(sm))
         trace_span(sm, TRACE_TMA, 0, op->warp, is_outgoing(op) ? "store" : "load", op->issued,
                    op->due);

@@ -143,6 +143,12 @@ typedef struct {
     uint32_t next; // list of free ones
 } Ticket;
 
+// Bytes that a bulk copy writes to shared memory: evenly from `begin` to `end`.
+typedef struct {
+    uint64_t begin, end, bytes;
+} Fill;
+enum { FILLS = 16 }; // the latest of an SM
+
 // Who goes before whom: the warp whose clock is behind; of equals the older one.
 typedef struct {
     uint64_t now, order;
@@ -165,10 +171,17 @@ typedef struct SmPace {
     uint32_t ticket_count, ticket_capacity, ticket_free;
     uint64_t vacated[64]; // times at which CTAs left room, first in first out
     uint32_t vacated_first, vacated_count;
+    Fill fills[FILLS];
+    uint32_t fill_next;
     uint64_t started;           // CTAs, in this launch
     bool products;              // a wgmma has been issued
     struct TensorQueue *tensor; // tensor_time.c
 } SmPace;
+
+// A bulk copy's bytes reach this SM's shared memory, the last at `end`; known before they do.
+void pace_fill(Sm *sm, uint64_t end, uint64_t bytes);
+// Cycles that fills take shared memory's 128 bytes a clock for, between two moments.
+uint64_t pace_fill_cycles(const SmPace *s, uint64_t from, uint64_t to);
 
 void pace_sm_start(Sm *sm);
 void pace_sm_free(Sm *sm);

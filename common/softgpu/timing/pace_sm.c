@@ -76,10 +76,31 @@ void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data) {
     ticket_close(sm, ticket, s->tma_free);
 }
 
-// A bulk copy's bytes trickle in over hundreds of cycles: they count as work of shared memory, but
-// delay nobody.
+// A bulk copy's bytes trickle in over hundreds of cycles. They are work of shared memory's; whom they
+// delay are the products, which read operands at nearly its rate (pace_fill).
 void pace_bulk_shared(Sm *sm, uint64_t bytes) {
     if (sm->pace) sm->pace->shared_busy += (bytes + 127) / 128;
+}
+
+// They come as fast as the SM's port to L2 carries them. What L2 or HBM delays comes more slowly,
+// but then in all less time is taken from products; and so it is for the other CTAs of a multicast,
+// whose fills are not counted.
+void pace_fill(Sm *sm, uint64_t end, uint64_t bytes) {
+    SmPace *s = sm->pace;
+    uint64_t length = bytes / (uint64_t)sm->launch->pace->timing->l2_port_bytes;
+    if (length == 0 || length > end) return;
+    s->fills[s->fill_next++ % FILLS] = (Fill){end - length, end, bytes};
+}
+
+uint64_t pace_fill_cycles(const SmPace *s, uint64_t from, uint64_t to) {
+    uint64_t bytes = 0;
+    for (int k = 0; k < FILLS; k++) {
+        const Fill *fill = &s->fills[k];
+        uint64_t begin = fill->begin > from ? fill->begin : from;
+        uint64_t end = fill->end < to ? fill->end : to;
+        if (begin < end) bytes += fill->bytes * (end - begin) / (fill->end - fill->begin);
+    }
+    return bytes / 128;
 }
 
 // ---- CTAs

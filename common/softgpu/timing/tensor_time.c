@@ -41,10 +41,16 @@ static void begin(Sm *sm) {
     // All kinds do 64 x N x 32 bytes of products in the same time.
     uint64_t cycles = (uint64_t)wgmma_cycles(f, RATE_F16, columns, 16);
     uint64_t bytes = wgmma_operand_bytes(op, &registers), now = sm->time;
-    s->shared_free = (s->shared_free > now ? s->shared_free : now) + (bytes + 127) / 128;
+    // The longer it takes, the more fills come meanwhile.
+    uint64_t end = now + cycles, free = s->shared_free > now ? s->shared_free : now, seen = now;
+    free += (bytes + 127) / 128;
+    while (seen < end) {
+        free += pace_fill_cycles(s, seen, end);
+        seen = end;
+        if (free > end) end = free;
+    }
+    s->shared_free = free;
     s->shared_busy += (bytes + 127) / 128;
-    uint64_t end = now + cycles;
-    if (s->shared_free > end) end = s->shared_free;
     s->products = true;
     if (t->register_pressure) {
         // 64 rows of f32 accumulators, read and written, of which reading shares with the warps'.

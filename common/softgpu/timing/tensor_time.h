@@ -3,7 +3,7 @@
 // A product begins when all four warps have issued it, the ones of its warpgroup before it are done,
 // and its turn has come: after each product the next warpgroup's is taken. It takes its arithmetic,
 // or longer where shared memory can't deliver the operands (128 bytes a clock, which it shares with
-// loads and stores). At most GpuTiming.wgmma_queue products of a warpgroup may be under way: the
+// loads and stores, and with what bulk copies bring meanwhile). At most GpuTiming.wgmma_queue products of a warpgroup may be under way: the
 // issue of another one blocks its warps.
 #ifndef SOFTGPU_TENSOR_TIME_H
 #define SOFTGPU_TENSOR_TIME_H
