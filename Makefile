@@ -357,21 +357,21 @@ run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TE
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TEST_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
-	@echo "running the tests: programs, sanitized units, softgpu, harness; each prints when it ends"
+	@echo "running the tests: programs, sanitized units, softgpu, figures, harness; each prints when it ends"
 	@$(MAKE) --no-print-directory run-tests
-	@for run in harness softgpu programs; do echo "== $$run" && grep '%: Checks' $(TESTS)/$$run.log; done
+	@for run in harness figures softgpu programs; do echo "== $$run" && grep '%: Checks' $(TESTS)/$$run.log; done
 
 # Side by side, as many as there are jobs, the longest first. One that fails makes all fail; those
 # that run then still end and print.
-run-tests: run-programs test-sanitized run-softgpu run-harness
-run-harness run-softgpu: run-%:
+run-tests: run-programs test-sanitized run-softgpu run-figures run-harness
+run-harness run-figures run-softgpu: run-%:
 	@$(call shown_at_end,$(call run_suite,$*),$*)
 run-programs:
 	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)); export TEST_DISASSEMBLER; \
 	    $(call shown_at_end,$(call run_suite,programs),programs)
-.PHONY: run-tests run-harness run-softgpu run-programs
+.PHONY: run-tests run-harness run-figures run-softgpu run-programs
 
 # Runs a command with what it prints in a file, and shows that when it has ended: its status is kept.
 shown_at_end = { $(1); } >$(TESTS)/$(2).log 2>&1; status=$$?; cat $(TESTS)/$(2).log; exit $$status

@@ -291,7 +291,8 @@ static inline bool place_in(Warp *w, const Insn *i, Cta *cta, const uint32_t off
     if (settings->timing) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_shared(w, i, offset, access.bytes, mask, traffic[access.kind]);
-        if (w->pace && cta != w->cta) pace_remote(w, access.bytes * __builtin_popcount(mask));
+        if (w->pace && cta != w->cta)
+            pace_remote(w, cta->sm, access.bytes * __builtin_popcount(mask));
     }
     return true;
 }

@@ -93,6 +93,10 @@ static bool is_outgoing(const BulkOp *op) {
     return op->move.kind == BULK_STORE || op->move.kind == BULK_REDUCE;
 }
 
+static bool is_peer(const BulkOp *op) {
+    return op->move.kind == BULK_PEER || op->move.kind == BULK_PEER_REDUCE;
+}
+
 static BulkOp **list_of(BulkOp *op) {
     BulkCta *bulk = cta_bulk(is_outgoing(op) ? op->move.cta : op->move.barrier_cta);
     return is_outgoing(op) ? &bulk->outgoing : &bulk->incoming;
@@ -327,7 +331,7 @@ void bulk_issue(Warp *w, const Insn *i, int lane, const BulkMove *move) {
     append(op);
     if (w->pace) {
         if (is_outgoing(op)) event_add(sm, op->read_due, come_due, op, op->generation);
-        pace_send_bulk(w, lines_done, op, op->generation);
+        pace_send_bulk(w, lines_done, op, op->generation, is_peer(op) ? move->bytes : 0);
         return;
     }
     if (op->due <= sm->time) {

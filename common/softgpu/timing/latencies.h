@@ -93,6 +93,8 @@ typedef struct {
     int cluster_load_far; // of another TPC
     int cluster_one_way;  // until a remote store or arrive has arrived
     double cluster_load_bytes, cluster_store_bytes, cluster_copy_bytes; // per clock and SM
+    double cluster_both_bytes; // each way, when an SM both reads others' and is read
+    int cluster_fence;         // from a remote store to behind a fence that follows it
 
     // ---- wgmma (and its kin): an asynchronous queue
     int wgmma_issue;          // cycles for which issuing one keeps its warp

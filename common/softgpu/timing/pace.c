@@ -35,6 +35,7 @@ void pace_warp_start(Warp *w, uint64_t time) {
     p->epoch++;
     p->scheduler = w->id % 4;
     p->extra = 0;
+    p->stored_far = 0;
     p->op_count = p->first_op = p->line_count = 0;
     p->next_place = UINT64_MAX;
 }
@@ -110,8 +111,10 @@ void pace_shared(Warp *w, unsigned wavefronts) {
     op->wavefronts += wavefronts;
 }
 
-void pace_remote(Warp *w, int bytes) {
-    current_op(w)->remote += (uint32_t)bytes;
+void pace_remote(Warp *w, Sm *peer, int bytes) {
+    PaceOp *op = current_op(w);
+    op->remote += (uint32_t)bytes;
+    op->peer = peer;
 }
 
 void pace_copy(Warp *w, void *copy, uint64_t generation) {
@@ -177,6 +180,12 @@ void pace_begin_part(Warp *w, const Insn *i) {
     const KernelSchedule *s = w->sm->launch->pace->schedule;
     WarpPace *p = w->pace;
     uint32_t block = s->block_of[i->index];
+    const KernelPace *k = w->sm->launch->pace;
+    if (k->stops[i->index] & PACE_FENCE && p->stored_far) {
+        uint64_t arrived = p->stored_far + (uint64_t)k->timing->cluster_fence;
+        if (arrived > p->now) p->now = arrived;
+        p->stored_far = 0;
+    }
     if (p->block == block && i->index == p->to_insn) return;
     const BlockSchedule *b = &s->blocks[block];
     p->block = block;
@@ -225,6 +234,18 @@ static void load_done(Sm *sm, void *subject, uint64_t data, uint64_t ready) {
     sm_ready(w);
 }
 
+// An access to a peer's shared memory takes this SM's way to others, more slowly when the peer is
+// itself at others' (their clocks may differ by a round). Returns when it begins.
+static double cluster_begin(SmPace *s, const SmPace *peer, uint32_t bytes, double rate, double time,
+                            const GpuTiming *t) {
+    if (peer && peer->cluster_free + PACE_QUANTUM > time && peer->cluster_free > 0 &&
+        rate > t->cluster_both_bytes)
+        rate = t->cluster_both_bytes;
+    double begin = s->cluster_free > time ? s->cluster_free : time;
+    s->cluster_free = begin + bytes / rate;
+    return begin;
+}
+
 // An operation leaves the warp at `time`. Returns how much longer the warp is kept.
 static uint64_t leave(Warp *w, PaceOp *op, uint64_t time) {
     Sm *sm = w->sm;
@@ -237,11 +258,11 @@ static uint64_t leave(Warp *w, PaceOp *op, uint64_t time) {
     if (op->remote) {
         double rate =
             k->stops[op->insn] & PACE_LOAD ? t->cluster_load_bytes : t->cluster_store_bytes;
-        if (s->cluster_free < (double)time) s->cluster_free = (double)time;
-        ready = (uint64_t)s->cluster_free + (uint64_t)t->cluster_load;
-        s->cluster_free += op->remote / rate;
+        double begin = cluster_begin(s, op->peer->pace, op->remote, rate, (double)time, t);
+        ready = (uint64_t)begin + (uint64_t)t->cluster_load;
         if (s->cluster_free > (double)(time + QUEUE))
             kept = (uint64_t)s->cluster_free - time - QUEUE;
+        if (!(k->stops[op->insn] & PACE_LOAD)) p->stored_far = time;
     } else if (op->shared) {
         uint64_t begin = s->shared_free > time ? s->shared_free : time;
         s->shared_free = begin + op->wavefronts;

@@ -36,8 +36,9 @@ typedef struct KernelPace {
     char gpu[16];
 } KernelPace;
 enum {
-    PACE_STOP = 1, // the part before ends here
-    PACE_LOAD = 2, // its result comes from memory
+    PACE_STOP = 1,  // the part before ends here
+    PACE_LOAD = 2,  // its result comes from memory
+    PACE_FENCE = 4, // waits until the warp's stores have arrived
 };
 
 // Those of a kernel on the launch's GPU; made once and kept with it. NULL when out of memory.
@@ -52,6 +53,7 @@ typedef struct {
     uint32_t first_line, lines; // in WarpPace.lines
     bool done, shared, l1;
     uint32_t remote; // bytes of another SM's shared memory
+    Sm *peer;        // that SM
     void *copy;      // cp.async: its operation (machine/async.c), and its generation
     uint64_t generation;
 } PaceOp;
@@ -76,6 +78,7 @@ typedef struct WarpPace {
     uint32_t extra;       // cycles to go when it is woken
     uint64_t since;       // when it blocked
     uint64_t born;
+    uint64_t stored_far; // when its last store to another SM left
     Stall why;
     uint64_t *ready; // per result row: from when on; PACE_UNKNOWN
     uint32_t ready_count;
@@ -109,7 +112,7 @@ void pace_l1_hit(Warp *w);
 void pace_shared(Warp *w, unsigned wavefronts);
 void pace_bulk_shared(Sm *sm, uint64_t bytes);
 // The access is to another SM's shared memory.
-void pace_remote(Warp *w, int bytes);
+void pace_remote(Warp *w, Sm *peer, int bytes);
 
 // The warp arrives at a barrier that has admitted the one before at `last`: the SM's time becomes the
 // moment of this one, which is returned.
@@ -130,8 +133,8 @@ void ticket_served(Sm *sm, uint32_t ticket, uint64_t ready);
 enum { TICKET_NONE = 0 };
 
 // The lines that the running instruction has logged leave now, for a bulk copy: they are its
-// ticket's, `gap` cycles apart. Returns when the last one leaves.
-void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data);
+// ticket's. `peer_bytes`: it copies so many to another SM instead, without L2.
+void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data, uint64_t peer_bytes);
 
 // ---- an SM
 
@@ -162,7 +165,7 @@ typedef struct SmPace {
     uint64_t shared_free;         // shared memory's data path
     uint64_t registers_free;      // what the register files can read
     uint64_t tma_free;
-    double cluster_free;  // the way to other SMs' shared memory
+    double cluster_free;  // this SM's way to other SMs' shared memory
     uint64_t last_answer; // when the last request is answered
     uint64_t last_end;    // of a CTA
     uint64_t busy[UNIT_COUNT], shared_busy, tensor_busy, tma_busy;

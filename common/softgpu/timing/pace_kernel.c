@@ -80,6 +80,13 @@ static uint32_t results_of(KernelPace *p, const Kernel *k, uint32_t i, uint16_t 
     return count;
 }
 
+// A fence that other SMs are to see stores behind.
+static bool fences_memory(const char *text) {
+    if (!strncmp(text, "membar", 6)) return !strstr(text, ".cta");
+    return !strncmp(text, "fence", 5) && !strstr(text, ".proxy") && !strstr(text, ".cta") &&
+           !strstr(text, "mbarrier_init");
+}
+
 static bool fill(KernelPace *p, const Kernel *k, const GpuFigures *f) {
     uint32_t count = k->code_count, results = 0;
     p->schedule = kernel_schedule(k, f, p->timing);
@@ -95,7 +102,9 @@ static bool fill(KernelPace *p, const Kernel *k, const GpuFigures *f) {
         Expansion e = expand(&k->code[i], text, f, p->timing);
         bool load = e.wait == WAIT_RESULT;
         bool stop = is_stop(&k->code[i], text, (WaitKind)e.wait);
-        p->stops[i] = (uint8_t)((stop ? PACE_STOP : 0) | (load ? PACE_LOAD : 0));
+        bool fence = e.wait == WAIT_HERE && fences_memory(text);
+        p->stops[i] =
+            (uint8_t)((stop ? PACE_STOP : 0) | (load ? PACE_LOAD : 0) | (fence ? PACE_FENCE : 0));
         int after = cost_after(p->timing, text) - chain_of(&e, p->timing);
         p->after[i] = (uint16_t)(after > 0 ? after : 0);
         p->loads[i] = results;

@@ -59,13 +59,14 @@ void pace_send(Warp *w, const PaceOp *op, uint64_t time, uint32_t ticket) {
 }
 
 // The engine takes the lines one after the other, at the rate of the SM's port to L2.
-void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data) {
+void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data, uint64_t peer_bytes) {
     Sm *sm = w->sm;
     SmPace *s = sm->pace;
     WarpPace *p = w->pace;
     PaceOp *op = p->op_count ? &p->ops[p->op_count - 1] : NULL;
     if (op && (op->insn != p->current->index || op->done)) op = NULL;
-    uint32_t gap = 128 / (uint32_t)sm->launch->pace->timing->l2_port_bytes;
+    const GpuTiming *t = sm->launch->pace->timing;
+    uint32_t gap = 128 / (uint32_t)t->l2_port_bytes;
     uint64_t begin = s->tma_free > p->now ? s->tma_free : p->now;
     uint32_t ticket = ticket_new(sm, done, subject, data), lines = op ? op->lines : 0;
     for (uint32_t k = 0; k < lines; k++)
@@ -73,7 +74,13 @@ void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data) {
     s->tma_free = begin + (lines ? lines : 1) * gap;
     s->tma_busy += (lines ? lines : 1) * gap;
     if (op) op->lines = 0; // the CTAs of a multicast share what was read once
-    ticket_close(sm, ticket, s->tma_free);
+    uint64_t ready = s->tma_free;
+    if (peer_bytes) {
+        if (s->cluster_free < (double)begin) s->cluster_free = (double)begin;
+        s->cluster_free += (double)peer_bytes / t->cluster_copy_bytes;
+        ready = (uint64_t)s->cluster_free + (uint64_t)t->cluster_one_way;
+    }
+    ticket_close(sm, ticket, ready);
 }
 
 // A bulk copy's bytes trickle in over hundreds of cycles. They are work of shared memory's; whom they
