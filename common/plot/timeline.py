@@ -89,8 +89,9 @@ def rows_of(view):
         if span["kind"] in ("phase", "wait") and span["block"] == view["block"]:
             groups.setdefault(span["track"], []).append(span)
     for track in sorted(groups, key=lambda name: (len(name), name)):
-        if any(span["kind"] == "phase" for span in groups[track]):
-            rows.append((track, "phases", groups[track]))
+        names = {span["name"] for span in groups[track] if span["kind"] == "phase"}
+        if names:
+            rows.append((f"{track},\nproducer" if names == {"load"} else track, "phases", groups[track]))
     for kind, name in (("tensor", "tensor cores"), ("mufu", "MUFUs, 0–100%"), ("tma", "TMA")):
         of_kind = [span for span in view["spans"] if span["kind"] == kind]
         if of_kind:

@@ -109,6 +109,26 @@ START_TEST(modelled_times_repeat) {
 }
 END_TEST
 
+// Blocks of a cluster begin when there is room for all of them; what a block has stored when it ends
+// is counted to its last byte; and a sample of a grid that is smaller than the GPU takes a block's
+// time, not a share of it.
+START_TEST(begins_and_ends) {
+    static char whole[4096], sampled[4096];
+    ck_assert_msg(softgpu("--threads 1", "cluster_times starts") == 0, "%s", output);
+    ck_assert_int_eq(softgpu("--stats --threads 1", "cluster_times stores"), 0);
+    ck_assert_msg(strstr(output, "L2 read 0 B  written 3.28 MB") != NULL, "%s", output);
+    ck_assert_int_eq(softgpu("--stats --threads 1", "cluster_times few"), 0);
+    keep_times(whole, sizeof whole);
+    ck_assert_int_eq(softgpu("--stats --threads 1 --sample 3", "cluster_times few"), 0);
+    keep_times(sampled, sizeof sampled);
+    double all = 0, some = 0;
+    ck_assert_int_eq(sscanf(whole, "  time %lf us", &all), 1);
+    ck_assert_int_eq(sscanf(sampled, "  time %lf us", &some), 1);
+    ck_assert_double_gt(all, 10);
+    ck_assert_double_eq_tol(some, all, 0.01 * all);
+}
+END_TEST
+
 static const struct {
     const char *program, *line, *words;
 } broken[] = {
@@ -313,6 +333,7 @@ Suite *suite_programs(void) {
     tcase_add_loop_test(tests, broken_programs, 0, 2 * BROKEN);
     tcase_add_test(tests, threads_change_nothing);
     tcase_add_loop_test(tests, modelled_times_repeat, 0, 4);
+    tcase_add_test(tests, begins_and_ends);
     tcase_add_test(tests, strict_programs);
     tcase_add_test(tests, other_gpus);
     tcase_add_test(tests, refused_calls_are_no_errors);

@@ -304,8 +304,11 @@ static void report(LaunchState *launch, const char *what, const char *mend) {
             others > 2 ? "s" : "");
     uint64_t waiting = launch->grid_size - launch->started;
     if (waiting)
-        say(t, "\n%llu block%s of the grid have not started: there is no room for them yet",
-            (unsigned long long)waiting, waiting > 1 ? "s" : "");
+        say(t, "\n%llu block%s of the grid have not started: %s", (unsigned long long)waiting,
+            waiting > 1 ? "s" : "",
+            launch->sampled ? "only a sample of its blocks runs, and these may wait for others; "
+                              "run the whole grid (--sample 0)"
+                            : "there is no room for them yet");
     finding_global(FINDING_DEADLOCK, kernel->name, mend, "%s", t->text);
     free(t);
 }

@@ -261,8 +261,7 @@ static void set_times(BulkOp *op) {
     uint64_t now = sm->time;
     if (op->warp->pace) {
         op->due = UNKNOWN;
-        op->read_due =
-            is_outgoing(op) ? now + (uint64_t)sm->launch->pace->timing->store_visible : UNKNOWN;
+        op->read_due = is_outgoing(op) ? pace_bulk_read(sm, op->move.bytes) : UNKNOWN;
         return;
     }
     switch (sm->gpu->settings->async) {

@@ -6,6 +6,7 @@
 
 #include "softgpu/check/findings.h"
 #include "softgpu/machine/parts.h"
+#include "softgpu/timing/pace.h"
 
 enum {
     ERROR_CONFIGURATION = 9,
@@ -102,6 +103,7 @@ void grid_start_ctas(Grid *g) {
                 if (!leader) leader = cta;
                 g->state->started++;
             }
+            if (size > 1 && g->state->pace) pace_start_together(leader->cluster);
             g->next = next + 1;
             placed = true;
         }

@@ -280,7 +280,7 @@ static void run_rounds(Run *r) {
             const SmGroup *group = r->active[k];
             for (int n = 0; n < group->count; n++) {
                 uint64_t time = r->gpu->sm[group->first + n].time;
-                r->work += time - r->now;
+                r->work += time > r->now ? time - r->now : 0;
                 if (time > latest) latest = time;
             }
         }
@@ -484,6 +484,9 @@ static int run_grid(Run *r, KernelStats *stats) {
                        .quiet_since = r->now};
     run_rounds(r);
 
+    // What the last blocks have left under way, stores mostly, is served too.
+    if (r->state.pace && !r->failed)
+        memory_time_serve(&r->memory, gpu, r->grid.sms, UINT64_MAX, &r->l2, &r->hbm);
     gpu->now = r->now;
     if (r->state.pace) r->cycles = pace_cycles(gpu, r->grid.sms, r->began);
     if (r->state.pace) memory_time_end(&r->memory);

@@ -181,6 +181,9 @@ typedef struct SmPace {
     struct TensorQueue *tensor; // tensor_time.c
 } SmPace;
 
+// When a bulk store that is issued now will have read its bytes from shared memory: the engine takes
+// one copy after the other.
+uint64_t pace_bulk_read(const Sm *sm, uint64_t bytes);
 // A bulk copy's bytes reach this SM's shared memory, the last at `end`; known before they do.
 void pace_fill(Sm *sm, uint64_t end, uint64_t bytes);
 // Cycles that fills take shared memory's 128 bytes a clock for, between two moments.
@@ -191,5 +194,7 @@ void pace_sm_free(Sm *sm);
 // When a CTA that is placed now executes its first instruction.
 uint64_t pace_cta_start(Sm *sm);
 void pace_cta_end(Sm *sm);
+// The CTAs of a cluster, just placed, begin when there is room for all of them.
+void pace_start_together(struct Cluster *cluster);
 
 #endif

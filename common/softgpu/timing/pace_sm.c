@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/machine/cluster.h"
 #include "softgpu/machine/parts.h"
 #include "softgpu/timing/pace_parts.h"
 #include "softgpu/timing/tensor_time.h"
@@ -83,6 +84,12 @@ void pace_send_bulk(Warp *w, TicketDone *done, void *subject, uint64_t data, uin
     ticket_close(sm, ticket, ready);
 }
 
+uint64_t pace_bulk_read(const Sm *sm, uint64_t bytes) {
+    const GpuTiming *t = sm->launch->pace->timing;
+    uint64_t begin = sm->pace->tma_free > sm->time ? sm->pace->tma_free : sm->time;
+    return begin + bytes / (uint64_t)t->l2_port_bytes + (uint64_t)t->store_visible;
+}
+
 // A bulk copy's bytes trickle in over hundreds of cycles. They are work of shared memory's; whom they
 // delay are the products, which read operands at nearly its rate (pace_fill).
 void pace_bulk_shared(Sm *sm, uint64_t bytes) {
@@ -125,6 +132,22 @@ uint64_t pace_cta_start(Sm *sm) {
     }
     s->started++;
     return time;
+}
+
+void pace_start_together(struct Cluster *cluster) {
+    uint64_t latest = 0;
+    for (int rank = 0; rank < cluster->size; rank++) {
+        uint64_t now = cluster->ctas[rank]->warps[0].pace->now;
+        if (now > latest) latest = now;
+    }
+    for (int rank = 0; rank < cluster->size; rank++) {
+        Cta *cta = cluster->ctas[rank];
+        if (cta->warps[0].pace->now == latest) continue;
+        for (int k = 0; k < cta->warp_count; k++) {
+            pace_warp_start(&cta->warps[k], latest);
+            ready_moved(&cta->warps[k]);
+        }
+    }
 }
 
 void pace_cta_end(Sm *sm) {

@@ -45,9 +45,11 @@ void pace_stats(const LaunchState *launch, int sms, const MemoryTime *memory, ui
     add_sms(gpu, sms, cycles, stats);
     stats->l2_busy = memory->l2_busy / cycles;
     stats->hbm_busy = memory->hbm_busy / cycles;
-    // A sample may hold more or fewer blocks than its SMs' share of the grid.
+    // A sample may hold more or fewer blocks than its SMs' share of the grid. (Where an SM has one
+    // block at most, the time is a block's.)
     double share = (double)launch->grid_size * gpu->sample / f->sms;
-    double scale = launch->sampled ? share / (double)launch->started : 1;
+    bool waves = launch->grid_size > (uint64_t)f->sms;
+    double scale = launch->sampled && waves ? share / (double)launch->started : 1;
     stats->cycles = cycles * scale + launch->pace->timing->launch_cycles;
     stats->time_us = stats->cycles / (f->clock_ghz * 1e3);
     stats->bound = "latency";
