@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu timeline compare feeds feeds-256 ladder table-fa1 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
+.PHONY: help softgpu timeline compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -41,17 +41,19 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3 4 5
+CHAPTERS := 1 2 3 4 5 6
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
 USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
 USES_5 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async
+USES_6 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async 06_fp8_hadamard
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
 FOLDER_4 := 04_recompute_backward
 FOLDER_5 := 05_hopper_async
+FOLDER_6 := 06_fp8_hadamard
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
@@ -59,6 +61,7 @@ GENCODE_02_tiled := $(PORTABLE)
 GENCODE_03_online_softmax := $(PORTABLE)
 GENCODE_04_recompute_backward := $(PORTABLE)
 GENCODE_05_hopper_async := -gencode arch=compute_90a,code=[compute_90a,sm_90a]
+GENCODE_06_fp8_hadamard := $(GENCODE_05_hopper_async)
 GENCODE_tests := $(PORTABLE)
 
 NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
@@ -70,7 +73,7 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-5 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1-6 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
@@ -80,6 +83,7 @@ help:
 	@echo "make ladder           TFLOP/s over the sequence length, as in the papers' figures (takes long)"
 	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
 	@echo "make table-fa1        FlashAttention's table of FLOPs, HBM bytes and time, counted again"
+	@echo "make table-fp8        FlashAttention-3's table of fp8 errors, measured again (minutes)"
 	@echo "make validate         runs the timing model beside published figures, writes its validation page"
 	@echo "make lessons          runs the chapters and writes their numbers and pictures into the lessons"
 	@echo "make format           clang-format over all sources"
@@ -211,6 +215,18 @@ $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
 table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 	@python3 common/plot/table_fa1.py $(BUILD)/$(VARIANT)/chapter-4/run
 
+# ---- FlashAttention-3's table of fp8 errors, measured again (minutes)
+
+$(BUILD)/obj/common/plot/fp8_error.o: CFLAGS += $(CUDA_INCLUDE)
+$(BUILD)/obj/common/plot/fp8_error.o: | $(NVCC)
+$(BUILD)/fp8_error: $(call objects,common/plot/fp8_error.c $(addprefix common/harness/,model_fp8.c \
+        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ -lm
+
+table-fp8: softgpu $(BUILD)/$(VARIANT)/chapter-6/run $(BUILD)/fp8_error
+	@$(plot_python) python3 common/plot/table_fp8.py $(BUILD)/$(VARIANT)/chapter-6/run $(BUILD)/fp8_error
+
 # ---- comparisons of all chapters: table, CSV, JSON and picture in results/
 #
 # COMPARE_FLAGS and LADDER_FLAGS go to every ./run: make compare COMPARE_FLAGS="--causal".
@@ -250,9 +266,9 @@ $(BUILD)/dump_layouts: $(call objects,common/plot/dump_layouts.c common/softgpu/
         common/softgpu/timing/figures.c)
 	@$(CC) $^ -o $@
 
-lessons: softgpu $(BUILD)/dump_layouts $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHAPTER),$(CHAPTER),$(CHAPTERS)),$(BUILD)/$(VARIANT)/chapter-$(n)/run)
 	@PLOT_PYTHON=$$(sh common/setup/plot_python.sh $(BUILD)) DUMP_LAYOUTS=$(abspath $(BUILD))/dump_layouts \
-	    python3 common/plot/lessons.py $(BUILD)/$(VARIANT) $(CHAPTER)
+	    FP8_ERROR=$(abspath $(BUILD))/fp8_error python3 common/plot/lessons.py $(BUILD)/$(VARIANT) $(CHAPTER)
 
 # ---- tests
 #
@@ -263,9 +279,9 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace
-HARNESS_SUITES := reference npy options check scatter sample run explain
+HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain
 PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix \
-    toy_backward backward hopper_forward hopper_backward torch machine_code timeline compare sabotage
+    toy_backward backward hopper_forward hopper_backward fp8 torch machine_code timeline compare sabotage
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -340,8 +356,10 @@ $(TESTS)/cuda/%: tests/programs/%.cu $(wildcard tests/programs/*.h tests/program
 # Programs with instructions of Hopper say so by their names.
 PROGRAM_ARCH = $(or $(ARCH_$*),$(if $(filter cluster_% tma_% wgmma_% race_%,$*),90a,80))
 ARCH_timing/bulk := 90
+ARCH_quantise := 90
 ARCH_timing/wgmma := 90a
 ARCH_timing/packed := 100
+$(TESTS)/cuda/quantise: $(wildcard 06_fp8_hadamard/quantise* 06_fp8_hadamard/hadamard.h)
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/timing/*.cu))
 
@@ -357,7 +375,7 @@ run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TE
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@echo "running the tests: programs, sanitized units, softgpu, figures, harness; each prints when it ends"
 	@$(MAKE) --no-print-directory run-tests
@@ -389,12 +407,13 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3 4 5
+LONG_CHAPTERS := 1 2 3 4 5 6
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long
 	@echo "== chapter $*, the full matrix"
 	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
+test-long-6: table-fp8
 test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TEST_PROGRAMS) \
         $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
 	@$(call run_suite,softgpu)

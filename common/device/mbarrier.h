@@ -35,6 +35,17 @@ __device__ static inline void mbarrier_arrive(uint64_t *barrier) {
         : "memory");
 }
 
+// The same by those lanes of a warp for which it is true; no branch.
+__device__ static inline void mbarrier_arrive_if(bool arrives, uint64_t *barrier) {
+    asm volatile("{\n\t"
+                 ".reg .pred arrives;\n\t"
+                 "setp.ne.b32 arrives, %0, 0;\n\t"
+                 "@arrives mbarrier.arrive.release.cta.shared::cta.b64 _, [%1];\n\t"
+                 "}" ::"r"((int)arrives),
+                 "r"(shared_address(barrier))
+                 : "memory");
+}
+
 // mbarrier.arrive.expect_tx (9.7.13.15.13). Announces bytes that copies will bring, and arrives:
 // the phase can't end before they are all there.
 __device__ static inline void mbarrier_arrive_expect(uint64_t *barrier, uint32_t bytes) {

@@ -18,12 +18,12 @@
 
 #include "device/mbarrier.h"
 
-// Where a swizzled box keeps the 16-byte piece `piece` of its line `line`, a line being 128 or 64
-// bytes: the place in the same line. The pattern repeats every 8 lines, and begins where addresses
+// Where a swizzled box keeps the 16-byte piece `piece` of its line `line`, a line being 128, 64 or
+// 32 bytes: the place in the same line. The pattern repeats every 8 lines, and begins where addresses
 // are multiples of 8 lines.
 template <int LINE> __device__ static inline int swizzled_place(int line, int piece) {
-    static_assert(LINE == 128 || LINE == 64, "TMA's swizzles of 128 and 64 bytes");
-    return LINE == 128 ? piece ^ line % 8 : piece ^ line / 2 % 4;
+    static_assert(LINE == 128 || LINE == 64 || LINE == 32, "TMA's swizzles");
+    return piece ^ (LINE == 128 ? line % 8 : LINE == 64 ? line / 2 % 4 : line / 4 % 2);
 }
 
 // prefetch.tensormap (9.7.9.15). Fetches the map into the SM, before the first copy needs it.

@@ -20,8 +20,8 @@
 // and A, if it comes from registers, in those of mma.sync's A (mma.h).
 //
 // Operands in shared memory are named by a 64-bit descriptor: where the operand starts, and how far
-// apart its pieces stand. They stand as TMA writes them with a swizzle: lines of LINE bytes (128 or
-// 64), 8 of which are one pattern of the swizzle (PTX ISA 9.7.15.5.1).
+// apart its pieces stand. They stand as TMA writes them with a swizzle: lines of LINE bytes (128, 64
+// or 32), 8 of which are one pattern of the swizzle (PTX ISA 9.7.15.5.1).
 //
 // clang-format off
 //   K-major: the numbers that are summed over lie side by side (Q and K in Q Kᵀ)
@@ -51,8 +51,8 @@ enum OperandMajor { K_MAJOR = 0, MN_MAJOR = 1 };
 template <int LINE>
 __device__ static inline uint64_t operand_descriptor(const void *smem, uint32_t leading_bytes,
                                                      uint32_t stride_bytes) {
-    static_assert(LINE == 128 || LINE == 64, "a line is what TMA's swizzle spans");
-    const uint64_t swizzle = LINE == 128 ? 1 : 2;
+    static_assert(LINE == 128 || LINE == 64 || LINE == 32, "a line is what a swizzle spans");
+    const uint64_t swizzle = LINE == 128 ? 1 : LINE == 64 ? 2 : 3;
     return swizzle << 62 | (uint64_t)(stride_bytes >> 4) << 32 |
            (uint64_t)(leading_bytes >> 4) << 16 | (shared_address(smem) & 0x3ffff) >> 4;
 }

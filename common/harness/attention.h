@@ -44,6 +44,17 @@ typedef struct {
     cudaStream_t stream;
 } Attention;
 
+// How a step rounds that multiplies e4m3 numbers: the limits of its errors come from a model that
+// does the same on the CPU (harness/model_fp8.c).
+typedef struct {
+    bool per_tensor;                // Q, K and V have one scale each; else one for each block of
+    int query_block;                // rows of Q, and for each block of
+    int (*key_block)(int head_dim); // keys, which are also what the softmax takes at a time
+    // D of the transform x → x D H / √head_dim of Q and K, as -1 and 1; NULL: there is none
+    int (*sign)(int head_dim, int column);
+    bool two_level; // P V of each block is summed by itself, and then added in fp32
+} Fp8;
+
 // A step of a chapter. Functions launch kernels on a->stream and return the launch's error.
 typedef struct {
     int chapter;
@@ -57,6 +68,7 @@ typedef struct {
     cudaError_t (*forward)(const Attention *a);
     size_t (*backward_workspace)(const Attention *a); // NULL: no backward
     cudaError_t (*backward)(const Attention *a);      // runs after forward, same workspace kept
+    const Fp8 *fp8;                                   // NULL: the step computes in the dtype
 } Step;
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/model_fp8.h"
 #include "harness/pass.h"
 #include "harness/progress.h"
 
@@ -123,6 +124,9 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
         StepResult *backward =
             i + 1 < run->count && run->results[i + 1].backward ? forward + 1 : NULL;
         if (backward != NULL && backward->refused[0] != 0) backward = NULL;
+        const Fp8 *fp8 = forward->step->fp8;
+        Reference rounded; // a step in fp8 has its own
+        if (check && fp8 != NULL) reference_fp8(p, &in, &reference, fp8, &rounded);
         for (int s = 0; s < (schedules > 0 ? schedules : 1); s++) {
             if (failed(forward)) break; // a step that failed on the device is not run again
             if (schedules > 0) tell_softgpu(run, "schedule", run->options->schedules[s]);
@@ -134,7 +138,9 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
                          .step = forward->step,
                          .p = p,
                          .in = &in,
-                         .reference = check ? &reference : NULL,
+                         .reference = !check        ? NULL
+                                      : fp8 != NULL ? &rounded
+                                                    : &reference,
                          .timed = time && s == 0,
                          .save = check && i == last ? run->options->save : NULL,
                          .trace = run->options->trace,
@@ -142,6 +148,7 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
                          .backward = backward};
             pass_run(&pass);
         }
+        if (check && fp8 != NULL) reference_fp8_free(&rounded);
     }
     if (check) reference_free(&reference);
     drop_inputs(run, &in);
@@ -150,12 +157,13 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
 
 // What follows from the times, and the exit status.
 static void conclude(Run *run) {
-    double peak = device_peak(run->device, run->timed.dtype);
     for (int backward = 0; backward <= 1; backward++) {
         double naive = NAN, previous = NAN;
         for (int i = 0; i < run->count; i++) {
             StepResult *r = &run->results[i];
             if (r->backward != backward || r->refused[0] != 0) continue;
+            Dtype multiplied = r->step->fp8 != NULL ? DTYPE_FP8 : run->timed.dtype;
+            double peak = device_peak(run->device, multiplied);
             if (isfinite(r->time_us) && r->time_us > 0) {
                 r->tflops = r->flops / r->time_us * 1e-6;
                 if (peak > 0) r->peak_fraction = r->tflops * 1e12 / peak;

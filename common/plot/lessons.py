@@ -5,7 +5,8 @@ usage: lessons.py BUILD/VARIANT [N…]
 For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the lesson tells the reader
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
-that run, with --explain among them also what its warps waited for. Beside the lesson it writes
+that run, with --explain among them also what its warps waited for; <!-- run:begin make table-fp8 --> gets
+what that prints, which takes minutes. Beside the lesson it writes
 results.csv, results.png and the chapter's other pictures (chapter 5's timeline from a run of its own),
 and at last the front picture of the README; chapter 2's table is also the README's example. Every figure
 comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
@@ -30,6 +31,9 @@ SHOWN_IN_README = 2
 PICTURES = {n: [("tiles.py", True, ("tiles.png",))] for n in (1, 2, 3, 4)}
 PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
                ("pipelines.py", False, ("cycles.png", "pipelines.png"))]
+PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
+# What a marker may name beside a run: its script.
+TABLES = {"make table-fp8": "table_fp8.py"}
 # Runs whose timeline is drawn beside the lesson, where softgpu times them.
 TIMELINES = {5: ["--steps", "warp-specialised,pingpong,intra-warpgroup"]}
 KINDS = {
@@ -213,12 +217,28 @@ def draw_timeline(program, options, picture):
             draw("timeline.py", trace, picture)
 
 
+def table_text(script, variant, chapter):
+    """What a script of common/plot prints about a chapter, as a block of code."""
+    program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([sys.executable, str(PLOT / script), str(program), os.environ["FP8_ERROR"]],
+                              stdout=subprocess.PIPE, encoding="utf-8", check=False, cwd=scratch)
+    if done.returncode != 0:
+        raise SystemExit(f"lessons: {script} ended with status {done.returncode}")
+    shown = done.stdout.split("\nresults/")[0].replace("\r", "").rstrip().split("\n")
+    return "\n" + "".join(f"    {line}".rstrip() + "\n" for line in shown) + "\n"
+
+
 def write_lesson(variant, chapter):
     folder = pathlib.Path(glob.glob(str(ROOT / f"{chapter:02d}_*"))[0])
     lesson = folder / "README.md"
     program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
     command = f"make chapter-{chapter} && ./run"
     for marker in commands_of(lesson):
+        if marker in TABLES:
+            print(f"chapter {chapter}: {marker}", flush=True)
+            replace_part(lesson, marker, table_text(TABLES[marker], variant, chapter))
+            continue
         options = marker.split()[1:] if marker.startswith("./run ") else []
         print(f"chapter {chapter}:", "./run", *options, flush=True)
         run, csv, shown = run_chapter(program, options)

@@ -45,7 +45,7 @@ static char state_path[4096], *passed; // the file's text at the start
 static int chapter_asked(void) {
     const char *text = getenv("TEST_CHAPTER");
     int chapter = text != NULL ? atoi(text) : 0;
-    ck_assert_msg(chapter >= 1 && chapter <= 5, "TEST_CHAPTER: 1 to 5");
+    ck_assert_msg(chapter >= 1 && chapter <= 6, "TEST_CHAPTER: 1 to 6");
     return chapter;
 }
 
@@ -93,16 +93,60 @@ static void note(const char *problem) {
     ck_assert_int_eq(fclose(stream), 0);
 }
 
+// The checker's limit for the rms error of few fp32 scores is what one right result in 10,000 exceeds
+// (harness/scatter.c), and the full matrix asks for some 20,000 such results: now and then one is
+// above, with nothing wrong but its sums' luck. So is that all that is wrong with the problem? What
+// is really wrong is so with other data, too, and these are asked for then.
+static bool is_unlucky(int chapter, const char *problem) {
+    if (strstr(problem, "fp32") == NULL) return false;
+    Outcome o = run_chapter(chapter, "--check-only --json - --check none --steps %s %s",
+                            steps_of(chapter, problem), problem);
+    if (o.status != 1) return false;
+    static const char *const tensors[] = {"o", "lse", "dq", "dk", "dv"};
+    Json *json = outcome_json(&o, 1);
+    bool above = false;
+    for (int step = 0; step < json_count(json, "steps"); step++)
+        for (int t = 0; t < 5; t++) {
+            char path[60];
+            snprintf(path, sizeof path, "steps.%d.errors.%s", step, tensors[t]);
+            if (json_is_null(json, path)) continue;
+            const Json *errors = json_at(json, path);
+            if (json_bool(errors, "ok")) continue;
+            // Every output is within its limit, and the rms not far above its own.
+            if (!(json_number(errors, "max") <= json_number(errors, "limit"))) return false;
+            if (json_is_null(errors, "rms_limit")) return false;
+            const double over = json_number(errors, "rms") / json_number(errors, "rms_limit");
+            if (!(over > 1 && over <= 1.1)) return false;
+            above = true;
+        }
+    return above;
+}
+
+enum { MOST_UNLUCKY = 2 }; // problems of a cell
+
 static void check_once(int chapter, const char *problem) {
+    static int unlucky;
     if (is_done(problem)) return;
-    check_problem(chapter, problem);
+    if (is_unlucky(chapter, problem)) {
+        char others[500];
+        ck_assert_msg(++unlucky <= MOST_UNLUCKY, "%s: no longer luck", problem);
+        fprintf(stderr, "above the rms limit with seed 0, asked with 1 and 2: %s\n", problem);
+        for (int seed = 1; seed <= 2; seed++) {
+            snprintf(others, sizeof others, "%s --seed %d", problem, seed);
+            check_problem(chapter, others);
+        }
+    } else {
+        check_problem(chapter, problem);
+    }
     note(problem);
 }
 
-// Has the chapter this? Chapter 5 is for tensor cores only, its backward for two head_dims.
+// Has the chapter this? From chapter 5 on all is for tensor cores only, chapter 5's backward for two
+// head_dims, chapter 6's transform for powers of two.
 static bool is_offered(int chapter, const char *dtype, int head_dim, const char *pass) {
     if (chapter < 5) return true;
     if (strcmp(dtype, "fp32") == 0) return false;
+    if (chapter == 6) return *pass == 0 && (head_dim & (head_dim - 1)) == 0;
     return *pass == 0 || head_dim == 64 || head_dim == 128;
 }
 

@@ -57,10 +57,12 @@ static bool is_fp32(const char *problem) {
 
 const char *steps_of(int chapter, const char *problem) {
     static const char *const lists[] = {
-        "naive", "tiled-matmul,two-pass",
+        "naive",
+        "tiled-matmul,two-pass",
         "normalise-every-block,normalise-once,mma-sync,swizzled,cp-async",
         "standard,standard-tensor-cores,recompute,recompute-tensor-cores",
-        "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup"};
+        "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup",
+        "per-tensor,per-block,hadamard,two-level"};
     if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
     if (is_fp32(problem) && chapter == 3) return "normalise-every-block,normalise-once";
     if (is_fp32(problem) && chapter == 4) return "standard,recompute";

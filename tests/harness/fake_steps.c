@@ -182,18 +182,19 @@ const Step fake_naive = {1,
                          scores_workspace,
                          right_forward,
                          no_workspace,
-                         right_backward};
+                         right_backward,
+                         NULL};
 const Step fake_exhibit = {
-    2, "first-attempt", "every key alike", true, NULL, NULL, mean_forward, NULL, NULL};
+    2, "first-attempt", "every key alike", true, NULL, NULL, mean_forward, NULL, NULL, NULL};
 const Step fake_wrong_when_timed = {2,    "wrong-when-timed",       "right once", false, NULL,
-                                    NULL, forward_wrong_when_timed, NULL,         NULL};
+                                    NULL, forward_wrong_when_timed, NULL,         NULL,  NULL};
 const Step fake_unwritten = {
-    2, "unwritten", "one row missing", false, NULL, NULL, forward_unwritten, NULL, NULL};
-const Step fake_faults = {2,    "faults", "an illegal address", false, NULL, NULL, forward_faults,
-                          NULL, NULL};
+    2, "unwritten", "one row missing", false, NULL, NULL, forward_unwritten, NULL, NULL, NULL};
+const Step fake_faults = {
+    2, "faults", "an illegal address", false, NULL, NULL, forward_faults, NULL, NULL, NULL};
 const Step fake_overruns = {
-    2, "overruns", "writes past the end", false, NULL, NULL, forward_overruns, NULL, NULL};
+    2, "overruns", "writes past the end", false, NULL, NULL, forward_overruns, NULL, NULL, NULL};
 const Step fake_refuses = {2,    "refuses",     "never runs", false, always_refuses,
-                           NULL, right_forward, NULL,         NULL};
+                           NULL, right_forward, NULL,         NULL,  NULL};
 const Step fake_forward_only = {
-    2, "forward-only", "no gradients", false, NULL, no_workspace, right_forward, NULL, NULL};
+    2, "forward-only", "no gradients", false, NULL, no_workspace, right_forward, NULL, NULL, NULL};

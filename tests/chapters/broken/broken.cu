@@ -115,7 +115,7 @@ static const char *refuses(const Attention *a, bool backward) {
 }
 
 #define STEP(variable, words, function)                                                            \
-    const Step variable = {9, words, words, false, refuses, NULL, function, NULL, NULL}
+    const Step variable = {9, words, words, false, refuses, NULL, function, NULL, NULL, NULL}
 
 STEP(step_right, "right", right);
 STEP(step_dropped_tile, "dropped-tile", dropped_tile);
