@@ -57,6 +57,15 @@ __device__ static inline RowNumbers row_numbers(const Attention &a, const Recomp
     return {a.lse + at, w.lse_rest + at, w.row_dots + at};
 }
 
+// P = e^(S - lse - rest). S - lse is rounded to one float near -lse, which in fp32 would show in P:
+// what the rounding took off comes back as a factor, with the rest. (Dekker's fast two-sum, exact
+// where |S| <= |lse|.)
+__device__ static inline float weight_of(float score, float lse, float rest) {
+    const float exponent = score - lse, lost = score - (exponent + lse);
+    const float p = expf(exponent);
+    return p == 0 ? 0 : fmaf(p, lost - rest, p);
+}
+
 // From the products: s_reg becomes P = e^(S - lse), dp_reg becomes dS = P ∘ (dP - D), with the
 // cap's slope 1 - tanh². What the mask forbids is 0 in both: it had no part in the forward.
 template <typename T, int HEAD_DIM>
@@ -87,7 +96,7 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
             const int64_t key = work.first_key + Tile::tx() + c * Tile::LANES;
             const float score = score_of(s_reg[r][c], a.softmax_scale, a.softcap);
             const bool visible = seen.begin <= key && key < seen.end;
-            const float p = visible ? expf(score - row_lse - lse_rest) : 0;
+            const float p = visible ? weight_of(score, row_lse, lse_rest) : 0;
             float slope = 1; // of the cap: S = c tanh(x / c)
             if (a.softcap > 0) slope -= score / a.softcap * (score / a.softcap);
             s_reg[r][c] = p;

@@ -78,12 +78,11 @@ __device__ static inline float log_sum_exp(float row_max, float row_sum) {
     return row_sum == 0 ? -CUDART_INF_F : row_max + logf(row_sum);
 }
 
-// What the rounding of log_sum_exp's sum took off: lse + rest is row_max + logf(row_sum) once more,
-// with the bits that do not fit one float. (Knuth's two-sum; the compiler may not reorder it.)
+// What log_sum_exp lost: lse + rest is the logarithm to more bits than one float has. In fp64, once a
+// row: logf's own error, up to an ulp, would be a relative one of all the row's weights.
 __device__ static inline float log_sum_exp_rest(float row_max, float row_sum) {
     if (row_sum == 0) return 0;
-    const float log_sum = logf(row_sum), lse = row_max + log_sum, part = lse - row_max;
-    return (row_max - (lse - part)) + (log_sum - part);
+    return (float)(row_max + log((double)row_sum) - log_sum_exp(row_max, row_sum));
 }
 
 #endif
