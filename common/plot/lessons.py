@@ -23,6 +23,8 @@ import subprocess
 import sys
 import tempfile
 
+from runs import scaled, time_text
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 PLOT = ROOT / "common" / "plot"
 PART = re.compile(r"(<!-- run:begin (?P<command>[^>]*) -->\n).*?(<!-- run:end -->)", re.DOTALL)
@@ -41,22 +43,6 @@ KINDS = {
     "modelled": "Times are modelled.",
     "measured": "Times are measured.",
 }
-
-
-def scaled(value, units):
-    """Three significant digits in the unit that suits; a dash for what was not measured."""
-    if value is None:
-        return "—"
-    for unit in units:
-        if value < 999.5 or unit == units[-1]:
-            break
-        value /= 1000
-    digits = 0 if value >= 99.95 or value == 0 else 1 if value >= 9.995 else 2
-    return f"{value:.{digits}f} {unit}"
-
-
-def time_text(us):
-    return scaled(None if us is None else us * 1000, ("ns", "µs", "ms", "s"))
 
 
 def bytes_text(value):
