@@ -31,12 +31,13 @@
 #include "softgpu/timing/traffic.h"
 
 enum {
-    QUANTUM = 1 << 14,       // instructions of an SM in a round
-    QUANTUM_ALONE = 1 << 16, // … when no other SM has work
-    CLUSTER_SLICE = 256,     // … in a turn among the SMs of a cluster
-    CLUSTER_CYCLES = 32,     // … in a timed launch
-    WORTH_THREADS = 4000,    // instructions of a round below which one host thread does it all
-    QUIET_ROUNDS = 64,       // rounds without change after which warps are watched
+    QUANTUM = 1 << 14,        // instructions of an SM in a round
+    QUANTUM_ALONE = 1 << 16,  // … when no other SM has work
+    CLUSTER_SLICE = 256,      // … in a turn among the SMs of a cluster
+    CLUSTER_CYCLES = 32,      // … in a timed launch
+    WORTH_THREADS = 4000,     // instructions of a round below which one host thread does it all
+    QUIET_ROUNDS = 64,        // rounds without change after which warps are watched
+    QUIET_TIMED_ROUNDS = 640, // the same for a timed launch, whose rounds are so much shorter
     CACHE_WAYS = 16,
     L1_WAYS = 16,
     L1_LEAST = 16 << 10, // bytes of L1 that shared memory always leaves
@@ -474,8 +475,7 @@ static int run_grid(Run *r, KernelStats *stats) {
     for (int s = 0; s < r->grid.sms; s++) prepare_sm(r, &gpu->sm[s]);
     trace_launch_begin(gpu, &r->launch, r->grid.sms, r->now);
 
-    // A timed round is so much shorter.
-    uint64_t patience = QUIET_ROUNDS * (r->state.pace ? QUANTUM / PACE_QUANTUM : 1);
+    uint64_t patience = r->state.pace ? QUIET_TIMED_ROUNDS : QUIET_ROUNDS;
     r->stuck = (Stuck){.state = &r->state,
                        .sms = r->grid.sms,
                        .counters = r->counters,
