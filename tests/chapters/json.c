@@ -34,10 +34,18 @@ static Json *new_value(JsonKind kind) {
     return json;
 }
 
+// Bytes up to the quote that ends a string, or to the end of the text.
+static size_t string_bytes(const char *at) {
+    size_t bytes = 0;
+    while (at[bytes] != 0 && at[bytes] != '"')
+        bytes += at[bytes] == '\\' && at[bytes + 1] != 0 ? 2 : 1;
+    return bytes;
+}
+
 // The characters between quotes; \u escapes of ASCII only, which is all that the harness writes.
 static char *read_string(Reader *r) {
     if (!take(r, "\"")) bad(r, "a string was expected");
-    char *text = malloc(strlen(r->at) + 1), *to = text;
+    char *text = malloc(string_bytes(r->at) + 1), *to = text;
     for (; *r->at != '"'; r->at++) {
         if ((unsigned char)*r->at < 0x20) bad(r, "a string without its end");
         if (*r->at != '\\') {
@@ -132,6 +140,17 @@ static Json *read_value(Reader *r) {
     }
     r->depth--;
     return json;
+}
+
+void json_free(Json *json) {
+    if (json == NULL) return;
+    for (Json *child = json->first, *next; child != NULL; child = next) {
+        next = child->next;
+        json_free(child);
+    }
+    free(json->text);
+    free(json->key);
+    free(json);
 }
 
 Json *json_read(const char *text) {

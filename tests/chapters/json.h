@@ -19,6 +19,7 @@ typedef struct Json {
 
 // Reads one value that takes all of the text.
 Json *json_read(const char *text);
+void json_free(Json *json);
 
 // The value at a path like "steps.0.errors.o.max"; fails the test if there is none.
 const Json *json_at(const Json *json, const char *path);
