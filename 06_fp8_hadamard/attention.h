@@ -237,7 +237,7 @@ __device__ static inline float attend_overlapped(float (&o_reg)[HEAD_DIM / 8][4]
     wgmma_results(s_reg);
     release(&barriers->k, 0);
     update_softmax(rows, s_reg, a, block_exponent(scales, now.k), tiles, 0);
-    round_weights(pair_reg, s_reg);
+    round_weights(pair_reg, rows, s_reg);
     take_weights(p_reg, pair_reg);
     float units = 1;
     if (TURNS) begin_turns<WARPGROUPS>(tiles.warpgroup);
@@ -271,9 +271,9 @@ __device__ static inline float attend_overlapped(float (&o_reg)[HEAD_DIM / 8][4]
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             update_max(&rows[half], largest[half], exponent);
-            exponentiate(&rows[half], s_reg, half, exponent);
+            exponentiate(rows[half], s_reg, half, exponent);
         }
-        round_weights(pair_reg, s_reg);
+        round_weights(pair_reg, rows, s_reg);
         units = units_of(v_scale, now.v);
         v_scale = now.v;
         // The next block's wait stands here, not at the top: ptxas moves a wait for wgmma up over
@@ -327,7 +327,7 @@ __device__ static inline float attend_two_level(float (&o_reg)[HEAD_DIM / 8][4],
 
         update_softmax(rows, s_reg, a, exponent, tiles, j);
         uint16_t pair_reg[Tile::KEYS / 8][2];
-        round_weights(pair_reg, s_reg);
+        round_weights(pair_reg, rows, s_reg);
         take_weights(p_reg, pair_reg);
         rescale_output<HEAD_DIM>(o_reg, rows, units_of(v_scale, now.v));
         v_scale = now.v;
@@ -372,7 +372,8 @@ __device__ static inline void consume(const Attention &a, const Quantised &x, co
     for (int half = 0; half < 2; half++) {
         const float sum = quad_sum(rows[half].sum);
         scale_output<HEAD_DIM>(o_reg, half, sum > 0 ? v_scale / sum : 0);
-        lse[half] = log_sum_exp_base_2(rows[half].max, sum);
+        // The weights' 2^8 goes where that is exact: taken off behind the logarithm it would round.
+        lse[half] = log_sum_exp_base_2(rows[half].max + WEIGHT_BITS, sum * exp2f(-WEIGHT_BITS));
     }
     FusedWork<T> work; // where O goes: two bytes a number, twice the place that Q leaves
     work.batch = tiles.batch;

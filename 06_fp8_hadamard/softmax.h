@@ -11,6 +11,9 @@
 //                                           2^-17 of 256. row_max is 8 less than the largest
 //                                           exponent, and then row_sum has the 2^8, O has it, and
 //                                           neither O / row_sum nor lse does.
+//   row_sum = Σ P as rounded                O / row_sum is an average of V's rows, whose weights
+//                                           sum to 1: what rounding takes from P V it takes from
+//                                           both
 #ifndef FP8_SOFTMAX_H
 #define FP8_SOFTMAX_H
 
@@ -106,7 +109,7 @@ __device__ static inline void finish_scores(float (&s_reg)[PIECES][4], const Att
 
 // A row's part of the softmax, before and after its maximum is known.
 struct RowSoftmax {
-    float max, sum;      // less 8, in powers of 2; of this lane's weights
+    float max, sum;      // less 8, in powers of 2; of this lane's weights, as rounded
     float base, rescale; // of the newest block: what is subtracted; the factor of older weights
 };
 
@@ -126,16 +129,15 @@ __device__ static inline void update_max(RowSoftmax *row, float largest, const E
     const float new_max = fmaxf(row->max, fmaf(quad_max(largest), exponent.factor, -WEIGHT_BITS));
     row->base = finite_max(new_max);
     row->rescale = exp2_approximate(row->max - row->base);
+    row->sum *= row->rescale;
     row->max = new_max;
 }
 
-// The row's scores → weights, and their sum.
+// The row's scores → weights. (Their sum is that of the rounded ones, round_weights's.)
 template <int PIECES>
-__device__ static inline void exponentiate(RowSoftmax *row, float (&s_reg)[PIECES][4], int half,
-                                           const Exponent &exponent) {
-    const float block_sum =
-        exponentiate_fragments_base_2<PIECES * 8>(s_reg, half, exponent.factor, row->base);
-    row->sum = row->sum * row->rescale + block_sum;
+__device__ static inline void exponentiate(const RowSoftmax &row, float (&s_reg)[PIECES][4],
+                                           int half, const Exponent &exponent) {
+    exponentiate_fragments_base_2<PIECES * 8>(s_reg, half, exponent.factor, row.base);
 }
 
 template <int PIECES>
@@ -147,19 +149,40 @@ __device__ static inline void update_softmax(RowSoftmax (&rows)[2], float (&s_re
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         update_max(&rows[half], lane_max(-CUDART_INF_F, s_reg, half, 0, PIECES), exponent);
-        exponentiate(&rows[half], s_reg, half, exponent);
+        exponentiate(rows[half], s_reg, half, exponent);
     }
 }
 
-// s_reg rounded: pair_reg[t][half] holds the pair s_reg[t][2 half], s_reg[t][2 half + 1].
+// The sum of a row's rounded weights. Eight numbers of 4 bits are added in fp16, whose 11 bits hardly
+// ever round that, and then in fp32.
 template <int PIECES>
-__device__ static inline void round_weights(uint16_t (&pair_reg)[PIECES][2],
+__device__ static inline float sum_weights(const uint16_t (&pair_reg)[PIECES][2], int half) {
+    static_assert(PIECES % 4 == 0, "four pairs at a time");
+    float sum = 0;
+#pragma unroll
+    for (int t = 0; t < PIECES; t += 4) {
+        const __half2 left =
+            __hadd2(unpack2_e4m3(pair_reg[t][half]), unpack2_e4m3(pair_reg[t + 1][half]));
+        const __half2 right =
+            __hadd2(unpack2_e4m3(pair_reg[t + 2][half]), unpack2_e4m3(pair_reg[t + 3][half]));
+        const float2 both = __half22float2(__hadd2(left, right));
+        sum += both.x + both.y;
+    }
+    return sum;
+}
+
+// s_reg rounded, and added to the rows' sums: pair_reg[t][half] holds the pair s_reg[t][2 half],
+// s_reg[t][2 half + 1].
+template <int PIECES>
+__device__ static inline void round_weights(uint16_t (&pair_reg)[PIECES][2], RowSoftmax (&rows)[2],
                                             const float (&s_reg)[PIECES][4]) {
 #pragma unroll
-    for (int t = 0; t < PIECES; t++)
+    for (int half = 0; half < 2; half++) {
 #pragma unroll
-        for (int half = 0; half < 2; half++)
+        for (int t = 0; t < PIECES; t++)
             pair_reg[t][half] = round2_e4m3(s_reg[t][2 * half], s_reg[t][2 * half + 1]);
+        rows[half].sum += sum_weights(pair_reg, half);
+    }
 }
 
 // p_reg[step] = keys 32 step … 32 step + 31 of P as wgmma's left operand. Of pieces 4 step and

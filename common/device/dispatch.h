@@ -55,7 +55,9 @@ static inline bool head_dim_is_built(int head_dim) {
 // What no step on CUDA cores can do, as one sentence, or NULL. `blocks` is its largest grid.
 static inline const char *refuses_on_cuda_cores(const Attention *a, int64_t blocks) {
     static char sentence[160];
-    if (a->dtype == DTYPE_FP8) return "fp8 inputs need chapter 6; use --dtype fp32, fp16 or bf16";
+    if (a->dtype == DTYPE_FP8)
+        return "inputs are fp16 or bf16 (chapter 6 makes fp8 numbers of them itself); use --dtype "
+               "fp16 or bf16";
     if (!head_dim_is_built(a->head_dim)) {
         snprintf(sentence, sizeof sentence,
                  "head_dim %d is not built; build it with: make chapter-N HEAD_DIMS=\"%d\"",

@@ -3,7 +3,7 @@
 //   - Q, K and V: e4m3 number × scale, the scale a block's (or tensor's) largest magnitude / 448, of
 //     the finite numbers. Inf and NaN become NaN. With a sign function Q and K are transformed first;
 //   - P: 2^8 e^(score - maximum), relative to the maximum of the blocks so far, which are taken from
-//     the last down. The denominator sums what was not rounded;
+//     the last down. The denominator sums what was rounded;
 //   - the sums of both products, as Hopper's tensor cores do: 32 products at a time are cut to 13
 //     bits below the largest of them and of the sum so far, and so is the new sum (multiply_step).
 //
@@ -155,14 +155,18 @@ typedef struct {
 // sum[c] += Σ left[k] · right[first + k][c] for the STEP k, as the tensor cores do: every product
 // and the old sum are cut to FRACTION_BITS below the largest exponent of them all, then added
 // exactly, and the new sum is cut to FRACTION_BITS. (All in whole multiples of that last bit, which
-// are below 2^21: fp32 adds them exactly.)
+// are below 2^21: fp32 adds them exactly.) A sum that is infinite stays so, or becomes NaN.
 static void multiply_step(float *restrict sum, int count, const float *left,
                           const float *left_power, const Operand *right, int first) {
     union {
         float value[MOST_KEYS];
         uint32_t bits[MOST_KEYS];
     } total, largest;
-    float units[MOST_KEYS];
+    float units[MOST_KEYS], infinite[MOST_KEYS];
+    for (int c = 0; c < count; c++) {
+        infinite[c] = fabsf(sum[c]) == INFINITY ? sum[c] : 0;
+        sum[c] = infinite[c] != 0 ? 0 : sum[c];
+    }
     for (int c = 0; c < count; c++) largest.value[c] = sum[c];
     for (int c = 0; c < count; c++) largest.bits[c] &= 0x7f800000;
     for (int k = 0; k < STEP; k++) {
@@ -185,7 +189,7 @@ static void multiply_step(float *restrict sum, int count, const float *left,
     }
     for (int c = 0; c < count; c++) total.value[c] /= units[c];
     for (int c = 0; c < count; c++) total.bits[c] &= ~(uint32_t)CUT_BITS;
-    for (int c = 0; c < count; c++) sum[c] = total.value[c];
+    for (int c = 0; c < count; c++) sum[c] = total.value[c] + infinite[c];
 }
 
 // One row of queries on its way over the blocks.
@@ -242,8 +246,8 @@ static void add_block(const Model *m, Row *r, int64_t first, int keys, float *sc
     float base = new_max == -INFINITY ? 0 : new_max;
     for (int j = begin; j < end; j++) {
         float weight = weight_factor * expf(scores[j] - base);
-        sum += weight;
         weights[j] = float_from_e4m3(e4m3_from_float(weight));
+        sum += weights[j];
         powers[j] = power_of(m, weights[j]);
     }
     float rescale = expf(r->row_max - base);
@@ -346,10 +350,10 @@ void model_fp8(const Problem *p, const Inputs *in, const Selection *rows, const 
     fp8_tensor_free(&m.v);
 }
 
-// A copy of `exact`, NaN where `model` is.
+// A copy of `exact`, NaN or infinite where `model` is.
 static double *spoiled(const double *exact, const double *model, int64_t count) {
     double *copy = allocate(count * (int64_t)sizeof *copy);
-    for (int64_t i = 0; i < count; i++) copy[i] = isnan(model[i]) ? NAN : exact[i];
+    for (int64_t i = 0; i < count; i++) copy[i] = isfinite(model[i]) ? exact[i] : model[i];
     return copy;
 }
 

@@ -47,7 +47,7 @@ static const OptionLine lines[] = {
     {"seqlen-q", "N", TAKES_LENGTH, AT(seqlen_q), 0, "queries"},
     {"seqlen-k", "N", TAKES_LENGTH, AT(seqlen_k), 0, "keys"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
-    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16 (fp8: chapter 6)"},
+    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16"},
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
@@ -535,7 +535,9 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
     }
     if (!choose_variant(chapter, head_dim, built, &p->built_head_dim, message)) return false;
     if (p->dtype == DTYPE_FP8 && chapter->number < 6) {
-        return refuse(message, "--dtype fp8: comes with chapter 6; here fp16, bf16%s",
+        return refuse(message,
+                      "--dtype fp8: chapter 6 computes in fp8, of fp16 or bf16 inputs; here fp16, "
+                      "bf16%s",
                       chapter->number <= 3 ? ", fp32" : "");
     }
     if (p->causal) p->window_right = 0;

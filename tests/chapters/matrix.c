@@ -2,6 +2,7 @@
 #include "matrix.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,5 +86,25 @@ void check_problem(int chapter, const char *problem) {
         json_free(json);
         free(o.out);
         free(o.err);
+    }
+}
+
+void check_forward_cell(int chapter, int cell, const char *const lengths[], int count) {
+    static const char *const extras[] = {
+        "--heads 2",
+        "--heads 4 --kv-heads 2",
+        "--heads 2 --window 16,0",
+        "--heads 3 --kv-heads 1 --softcap 5",
+        "--heads 2 --window 33,7",
+        "--heads 2 --kv-heads 1 --window 0,40 --softcap 2",
+        "--heads 6 --kv-heads 3",
+    };
+    const int extras_count = sizeof extras / sizeof *extras;
+    for (int l = 0; l < count; l++) {
+        char problem[300];
+        snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s", 1 + l % 2,
+                 matrix_dtypes[1 + cell % 2], matrix_head_dims[cell / 2 % 2], lengths[l],
+                 extras[(l + cell) % extras_count], cell / 4 ? " --causal" : "");
+        check_problem(chapter, problem);
     }
 }

@@ -26,5 +26,9 @@ extern const char *const gradient_lengths[GRADIENT_LENGTHS];
 extern const char *const gradient_extras[GRADIENT_EXTRAS];
 // Runs the problem under the three pairs: every step must be ok, exit status 0.
 void check_problem(int chapter, const char *problem);
+// Checks one cell of the chapter's steps, which is dtype (16-bit), head_dim and causal, on each of
+// the lengths; masks, grouped heads and caps take turns.
+enum { FORWARD_CELLS = 8 };
+void check_forward_cell(int chapter, int cell, const char *const lengths[], int count);
 
 #endif

@@ -26,23 +26,8 @@ START_TEST(every_length) {
         "--seqlen-q 200 --seqlen-k 65",
         "--seqlen-q 193 --seqlen-k 530",
     };
-    static const char *const extras[] = {
-        "--heads 2",
-        "--heads 4 --kv-heads 2",
-        "--heads 2 --window 16,0",
-        "--heads 3 --kv-heads 1 --softcap 5",
-        "--heads 2 --window 33,7",
-        "--heads 2 --kv-heads 1 --window 0,40 --softcap 2",
-        "--heads 6 --kv-heads 3",
-    };
     enter_folder();
-    for (int l = 0; l < 8; l++) {
-        char problem[300];
-        snprintf(problem, sizeof problem, "--batch %d --dtype %s --head-dim %d %s %s%s", 1 + l % 2,
-                 matrix_dtypes[1 + _i % 2], matrix_head_dims[_i / 2 % 2], lengths[l],
-                 extras[(l + _i) % 7], _i / 4 ? " --causal" : "");
-        check_problem(5, problem);
-    }
+    check_forward_cell(5, _i, lengths, sizeof lengths / sizeof *lengths);
 }
 END_TEST
 
@@ -156,7 +141,7 @@ Suite *suite_hopper_forward(void) {
     Suite *suite = suite_create("chapter 5's forward steps");
     TCase *tests = tcase_create("steps");
     tcase_set_timeout(tests, 120);
-    tcase_add_loop_test(tests, every_length, 0, 8);
+    tcase_add_loop_test(tests, every_length, 0, FORWARD_CELLS);
     tcase_add_loop_test(tests, edges, 0, 9);
     tcase_add_loop_test(tests, real_input, 0, 4);
     tcase_add_loop_test(tests, f38_tiles_fit_in_shared_memory, 0, built_head_dim_count());

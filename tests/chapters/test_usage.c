@@ -56,7 +56,7 @@ static const struct {
     {"--head-dim 63", "--head-dim 63: give a multiple of 8 up to 256"},
     {"--head-dim 512", "--head-dim 512: give a multiple of 8 up to 256"},
     {"--dtype fp64", "--dtype fp64: "},
-    {"--dtype fp8", "--dtype fp8: comes with chapter 6"},
+    {"--dtype fp8", "--dtype fp8: chapter 6 computes in fp8"},
     {"--window 5", "--window 5: "},
     {"--window -5,10", "--window -5,10: "},
     {"--window 1,2,3", "--window 1,2,3: "},

@@ -289,6 +289,7 @@ int main(int argc, char **argv) {
         check<__half>(NORMAL, 2, 2, 1, 133, 2 * key_block(head_dim) + 1, head_dim);
         check<__nv_bfloat16>(NORMAL, 1, 4, 2, 64, 96, head_dim);
         check<__half>(NORMAL, 1, 1, 1, 1, 1, head_dim);
+        check<__half>(NORMAL, 2, 48, 48, 3, 2, head_dim); // 288 items: more than thread blocks
         for (int fill = NORMAL + 1; fill < FILLS; fill++) {
             check<__half>((Fill)fill, 1, 1, 1, 70, 130, head_dim);
             check<__nv_bfloat16>((Fill)fill, 1, 1, 1, 65, 33, head_dim);

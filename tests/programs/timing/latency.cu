@@ -15,12 +15,6 @@ struct FloatMultiply {
     __device__ void step() { asm volatile("mul.rn.f32 %0, %0, %0;" : "+f"(x)); }
 };
 
-struct HalfFma {
-    static const int EACH = 1;
-    uint32_t x = 0;
-    __device__ void step() { asm volatile("fma.rn.f16x2 %0, %0, %0, %0;" : "+r"(x)); }
-};
-
 // A comparison, and a choice by its result.
 struct CompareSelect {
     static const int EACH = 2;

@@ -17,6 +17,12 @@ struct DoubleFma {
     __device__ void step() { asm volatile("fma.rn.f64 %0, %0, %0, %0;" : "+d"(x)); }
 };
 
+struct HalfFma {
+    static const int EACH = 1;
+    uint32_t x = 0;
+    __device__ void step() { asm volatile("fma.rn.f16x2 %0, %0, %0, %0;" : "+r"(x)); }
+};
+
 // An addition and a bitwise operation in turn: two additions would become one of three numbers.
 struct Integer {
     static const int EACH = 2;
