@@ -41,19 +41,21 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3 4 5 6
+CHAPTERS := 1 2 3 4 5 6 7
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
 USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
 USES_5 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async
 USES_6 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async 06_fp8_hadamard
+USES_7 := 01_naive 03_online_softmax 05_hopper_async 07_persistent_lpt
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
 FOLDER_4 := 04_recompute_backward
 FOLDER_5 := 05_hopper_async
 FOLDER_6 := 06_fp8_hadamard
+FOLDER_7 := 07_persistent_lpt
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
@@ -62,6 +64,7 @@ GENCODE_03_online_softmax := $(PORTABLE)
 GENCODE_04_recompute_backward := $(PORTABLE)
 GENCODE_05_hopper_async := -gencode arch=compute_90a,code=[compute_90a,sm_90a]
 GENCODE_06_fp8_hadamard := $(GENCODE_05_hopper_async)
+GENCODE_07_persistent_lpt := $(GENCODE_05_hopper_async)
 GENCODE_tests := $(PORTABLE)
 
 NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
@@ -73,7 +76,7 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-6 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1-7 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
@@ -196,7 +199,7 @@ $(BUILD)/$(VARIANT)/built.o: common/harness/built.c $(BUILD)/.flags
 
 define chapter_rules
 $(BUILD)/$(VARIANT)/chapter-$(1)/run: $(call kernels,$(USES_$(1))) $(HARNESS_OBJECTS) \
-        $(BUILD)/$(VARIANT)/built.o $(BUILD)/obj/$(FOLDER_$(1))/chapter.o | $(SOFTGPU)/lib/libcudart.so
+        $(BUILD)/$(VARIANT)/built.o $(call objects,$(wildcard $(FOLDER_$(1))/*.c)) | $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $$(@D)
 	@echo "  link    $$@"
 	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
@@ -220,7 +223,7 @@ table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 $(BUILD)/obj/common/plot/fp8_error.o: CFLAGS += $(CUDA_INCLUDE)
 $(BUILD)/obj/common/plot/fp8_error.o: | $(NVCC)
 $(BUILD)/fp8_error: $(call objects,common/plot/fp8_error.c $(addprefix common/harness/,model_fp8.c \
-        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c))
+        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c lengths.c))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm
 
@@ -279,9 +282,9 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace
-HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain
-PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index programs usage edges sizes broken runs matrix \
-    toy_backward backward hopper_forward hopper_backward fp8 torch machine_code timeline compare sabotage
+HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths
+PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index schedule schedule_study programs usage edges sizes broken runs matrix \
+    toy_backward backward hopper_forward hopper_backward fp8 persistent varlen torch machine_code timeline compare sabotage
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -316,13 +319,14 @@ $(TESTS)/harness: $(TESTS)/HARNESS_runner.o $(call objects,$(HARNESS_TESTS)) \
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
-PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(wildcard tests/chapters/*.c)
+PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(wildcard tests/chapters/*.c) \
+    07_persistent_lpt/schedule_study.c
 FIGURES_TESTS := tests/softgpu/test_timing_figures.c
 $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
-$(TESTS)/long: $(TESTS)/LONG_runner.o $(call objects,$(wildcard tests/chapters/*.c))
+$(TESTS)/long: $(TESTS)/LONG_runner.o $(call objects,$(wildcard tests/chapters/*.c) 07_persistent_lpt/schedule_study.c)
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
@@ -407,7 +411,7 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3 4 5 6
+LONG_CHAPTERS := 1 2 3 4 5 6 7
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long

@@ -13,6 +13,8 @@ const Chapter chapter = {
     .arch_specific = false,
     .has_backward = true,
     .default_backward = false,
+    .has_varlen = true,
+    .has_sinks = true,
     .steps = steps,
     .step_count = sizeof steps / sizeof steps[0],
     // Lengths that no tile divides.

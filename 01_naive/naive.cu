@@ -10,6 +10,7 @@
 #include "backward.h"
 #include "device/dispatch.h"
 #include "products.h"
+#include "sequences.h"
 #include "standard.h"
 
 // Blocks of the largest grid, query_key_product's.
@@ -38,9 +39,13 @@ template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Atte
 
 DEFINE_DISPATCH(dispatch_forward, launch_forward)
 
-static cudaError_t forward(const Attention *a) {
+static cudaError_t forward_of_one_length(const Attention *a) {
     if (a->seqlen_q == 0) return cudaSuccess; // no rows, no outputs
     return dispatch_forward(a);
+}
+
+static cudaError_t forward(const Attention *a) {
+    return a->varlen ? run_sequences(a, forward_of_one_length) : forward_of_one_length(a);
 }
 
 static const char *refuses(const Attention *a, bool backward) {
@@ -52,9 +57,11 @@ static const char *refuses(const Attention *a, bool backward) {
 }
 
 static size_t forward_workspace(const Attention *a) {
+    if (a->varlen) return a->batch * sequence_workspace(a);
     return standard_workspace(a).forward_bytes;
 }
 static size_t backward_workspace(const Attention *a) {
+    if (a->varlen) return a->batch * sequence_workspace(a);
     return standard_workspace(a).backward_bytes;
 }
 
@@ -68,4 +75,7 @@ const Step naive_step = {
     .forward = forward,
     .backward_workspace = backward_workspace,
     .backward = naive_backward,
+    .fp8 = NULL,
+    .varlen = true,
+    .sinks = true,
 };

@@ -8,12 +8,15 @@
 //                        dK = scale * dSᵀ Q     weighted_query_rows
 //
 // D_i is Σ_j P_ij dP_ij: since O_i = Σ_j P_ij V_j, that is the same as dO_i · O_i, a sum over
-// head_dim instead of seqlen_k. Each output element is summed by one thread in a fixed order, so
+// head_dim instead of seqlen_k. A sink changes none of it: its P is no column of this matrix, its V
+// is 0, and so O and D are the same sums over the keys. (What its own gradient would be, -P_sink D,
+// isn't computed.) Each output element is summed by one thread in a fixed order, so
 // the gradients are the same in every run.
 #include "backward.h"
 
 #include "device/dispatch.h"
 #include "products.h"
+#include "sequences.h"
 #include "standard.h"
 
 static const int ELEMENTWISE_THREADS = 256;
@@ -107,5 +110,5 @@ template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Att
 DEFINE_DISPATCH(dispatch_backward, launch_backward)
 
 cudaError_t naive_backward(const Attention *a) {
-    return dispatch_backward(a);
+    return a->varlen ? run_sequences(a, dispatch_backward) : dispatch_backward(a);
 }

@@ -20,6 +20,15 @@ typedef enum { DTYPE_FP32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8 } Dtype;
 // Masks are aligned to the bottom right: row i sees column j when
 //     i + seqlen_k - seqlen_q - window_left <= j <= i + seqlen_k - seqlen_q + window_right,
 // a negative window side meaning unlimited; causal is window_right = 0.
+//
+// Variable lengths (varlen): the sequences of the batch stand one after the other, without padding.
+// Sequence b has rows cu_seqlens_q[b] … cu_seqlens_q[b + 1] - 1 of q and o, (total_q, heads,
+// head_dim), and rows cu_seqlens_k[b] … of k and v; lse is (heads, total_q). Either number of rows
+// may be 0. Its masks are its own: above, i and j count from its first row, and its lengths take the
+// places of seqlen_q and seqlen_k, which are the largest of the batch.
+//
+// Sinks: the softmax of query head h has one more term, of score sink[h] and value 0, which every
+// row sees, whatever the mask. lse counts it in: a row that sees no key has lse = sink[h].
 typedef struct {
     Dtype dtype;
     int batch, heads, kv_heads;
@@ -42,6 +51,10 @@ typedef struct {
     // scratch memory beyond inputs and outputs, as much as the step asked for
     void *workspace;
     cudaStream_t stream;
+    bool varlen, has_sink;
+    int64_t total_q, total_k;               // rows of q, of k: batch * seqlen unless varlen
+    const int *cu_seqlens_q, *cu_seqlens_k; // batch + 1 each, from 0 on, never falling; or NULL
+    const float *sink;                      // heads; or NULL. Neither scaled nor capped
 } Attention;
 
 // How a step rounds that multiplies e4m3 numbers: the limits of its errors come from a model that
@@ -69,6 +82,8 @@ typedef struct {
     size_t (*backward_workspace)(const Attention *a); // NULL: no backward
     cudaError_t (*backward)(const Attention *a);      // runs after forward, same workspace kept
     const Fp8 *fp8;                                   // NULL: the step computes in the dtype
+    bool varlen, sinks; // can do variable lengths; attention sinks. Others aren't asked to
+    bool whole_gpu;     // its blocks share the work out among themselves: no sample can stand for all
 } Step;
 
 #ifdef __cplusplus

@@ -3,6 +3,9 @@
 #define CHAPTER_H
 
 #include "harness/attention.h"
+#include "harness/message.h"
+
+struct StudyRequest; // harness/study.h
 
 typedef struct {
     int batch, heads, kv_heads;
@@ -21,9 +24,13 @@ typedef struct {
     int min_capability; // 80, 90, 100: a real GPU older than this can't run it
     bool arch_specific; // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
     bool has_backward, default_backward;
-    const Step *const *steps; // naive first, then the chapter before's last step, then its own
+    bool has_varlen, has_sinks; // some step beside naive takes these; chapter 1: naive does
+    const Step *const *steps;   // naive first, then the chapter before's last step, then its own
     int step_count;
     DefaultProblem check, timing;
+    int sms; // softgpu models so many SMs, the rest in proportion, for these; 0: all of the GPU's
+    // ./run --schedule-study: prints, and writes files. NULL: the chapter has none.
+    bool (*study)(const struct StudyRequest *request, Message *message);
 } Chapter;
 
 extern const Chapter chapter;

@@ -17,8 +17,8 @@ static int tensor_heads(const Problem *p, TensorName tensor) {
     return of_keys(tensor) ? p->kv_heads : p->heads;
 }
 
-static int64_t tensor_rows(const Problem *p, TensorName tensor) {
-    return of_keys(tensor) ? p->seqlen_k : p->seqlen_q;
+int64_t tensor_rows(const Problem *p, TensorName tensor, int64_t batch) {
+    return of_keys(tensor) ? key_length(p, batch) : query_length(p, batch);
 }
 
 static int tensor_columns(const Problem *p, TensorName tensor) {
@@ -27,7 +27,7 @@ static int tensor_columns(const Problem *p, TensorName tensor) {
 
 int64_t tensor_elements(const Problem *p, TensorName tensor) {
     int columns = tensor == TENSOR_LSE ? 1 : p->built_head_dim;
-    return (int64_t)p->batch * tensor_heads(p, tensor) * tensor_rows(p, tensor) * columns;
+    return (of_keys(tensor) ? total_keys(p) : total_queries(p)) * tensor_heads(p, tensor) * columns;
 }
 
 Dtype tensor_dtype(const Problem *p, TensorName tensor) {
@@ -37,8 +37,11 @@ Dtype tensor_dtype(const Problem *p, TensorName tensor) {
 int64_t tensor_index(const Problem *p, TensorName tensor, int64_t batch, int head, int64_t row,
                      int column) {
     int heads = tensor_heads(p, tensor);
+    if (tensor == TENSOR_LSE && p->cu_seqlens_q != NULL)
+        return head * total_queries(p) + first_query(p, batch) + row;
     if (tensor == TENSOR_LSE) return (batch * heads + head) * p->seqlen_q + row;
-    return ((batch * tensor_rows(p, tensor) + row) * heads + head) * p->built_head_dim + column;
+    int64_t first = of_keys(tensor) ? first_key(p, batch) : first_query(p, batch);
+    return ((first + row) * heads + head) * p->built_head_dim + column;
 }
 
 // Is the element still the poison that the buffer was filled with?
@@ -86,7 +89,7 @@ static void check_everywhere(const Problem *p, const Selection *selection, Tenso
     int stored = tensor == TENSOR_LSE ? 1 : p->built_head_dim;
     for (int64_t b = 0; b < p->batch; b++) {
         for (int h = 0; h < heads; h++) {
-            for (int64_t r = 0; r < tensor_rows(p, tensor); r++) {
+            for (int64_t r = 0; r < tensor_rows(p, tensor, b); r++) {
                 int64_t first = tensor_index(p, tensor, b, h, r, 0);
                 for (int c = 0; c < stored; c++) {
                     if (is_poison(bytes, first + c, dtype)) {
@@ -98,8 +101,9 @@ static void check_everywhere(const Problem *p, const Selection *selection, Tenso
                     if (c >= columns || selection->chosen == NULL || !finite_inputs) continue;
                     if (isfinite(value)) continue;
                     int64_t from, to;
-                    visible_keys(p, r, &from, &to);
-                    bool expected = tensor == TENSOR_LSE && from == to && value == -INFINITY;
+                    visible_keys(p, b, r, &from, &to);
+                    bool expected =
+                        tensor == TENSOR_LSE && from == to && !p->has_sink && value == -INFINITY;
                     if (!expected) check->nonfinite++;
                 }
             }
@@ -123,7 +127,7 @@ static bool all_finite(const float *values, int64_t count) {
 
 // The person's lines: what, how many, where first, then the guess.
 static void write_report(const Mismatch *m, const int64_t first[4], double got, double exact,
-                         int64_t total, TensorCheck *check) {
+                         TensorCheck *check) {
     size_t size = sizeof check->report;
     char *text = check->report;
     int at = 0;
@@ -131,7 +135,7 @@ static void write_report(const Mismatch *m, const int64_t first[4], double got, 
     if (check->wrong > 0) {
         const char *row = of_keys(m->tensor) ? "key" : "row";
         at += snprintf(text, size, "%s: wrong in %lld of %lld outputs\n", name,
-                       (long long)check->wrong, (long long)total);
+                       (long long)check->wrong, (long long)check->compared);
         at += snprintf(text + at, size - (size_t)at,
                        "  first at batch %lld, head %lld, %s %lld, column %lld: got %.6g, "
                        "expected %.6g (limit %.1e)\n",
@@ -181,6 +185,7 @@ void check_tensor(const Problem *p, const Inputs *in, const Reference *reference
     for (int64_t head = 0; head < (int64_t)p->batch * heads; head++) {
         for (int64_t r = 0; r < selection->count; r++) {
             int64_t row = selection_row(selection, head, r);
+            if (row >= tensor_rows(p, tensor, head / heads)) continue;
             int64_t at = tensor_index(p, tensor, head / heads, (int)(head % heads), row, 0);
             for (int c = 0; c < columns; c++) {
                 double got = load_dtype(bytes, at + c, dtype);
@@ -211,5 +216,5 @@ void check_tensor(const Problem *p, const Inputs *in, const Reference *reference
                 check->padding == 0 && rms_right;
     if (check->ok) return;
     Mismatch mismatch = {p, in, reference, tensor, bytes, check->limit};
-    write_report(&mismatch, first, first_got, first_exact, total, check);
+    write_report(&mismatch, first, first_got, first_exact, check);
 }

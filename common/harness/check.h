@@ -30,6 +30,8 @@ typedef struct {
     char report[2048];           // lines for the person when not ok; else ""
 } TensorCheck;
 
+// Rows of a tensor in one sequence of the batch.
+int64_t tensor_rows(const Problem *p, TensorName tensor, int64_t batch);
 // Elements of the device's buffer (the padding of head_dim among them), its type and its bytes.
 int64_t tensor_elements(const Problem *p, TensorName tensor);
 Dtype tensor_dtype(const Problem *p, TensorName tensor);

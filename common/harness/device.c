@@ -209,6 +209,11 @@ static void set_environment(const Options *o, const Chapter *chapter) {
     if (o->strict || o->no_strict) setenv("SOFTGPU_STRICT", o->strict ? "1" : "0", 1);
     setenv("SOFTGPU_STRICT", "1", 0);
     setenv("SOFTGPU_GPU", chapter->gpu, 0);
+    if (chapter->sms > 0 && !options_size_given(o) && o->input == NULL) {
+        char sms[16];
+        snprintf(sms, sizeof sms, "%d", chapter->sms);
+        setenv("SOFTGPU_SMS", sms, 0);
+    }
     if (o->schedule_count > 0) {
         char first[32];
         snprintf(first, sizeof first, "%llu", (unsigned long long)o->schedules[0]);
@@ -247,7 +252,11 @@ static bool describe(Device *d, int index, Message *message) {
     d->l2_bytes = (size_t)properties.l2CacheSize;
     if (d->softgpu != NULL) {
         snprintf(d->name, sizeof d->name, "%s", d->softgpu->gpu_name());
+        const char *sms = getenv("SOFTGPU_SMS"); // fewer or more than it has
         snprintf(d->full_name, sizeof d->full_name, "%s", d->softgpu->gpu_full_name());
+        if (sms != NULL && *sms != 0)
+            snprintf(d->full_name, sizeof d->full_name, "%.200s with %d SMs",
+                     d->softgpu->gpu_full_name(), d->sms);
         d->clock_ghz = d->softgpu->clock_ghz();
         return true;
     }

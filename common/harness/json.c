@@ -41,6 +41,19 @@ static void named_string(FILE *to, const char *name, const char *text) {
     string(to, text);
 }
 
+// Queries and keys of each sequence; null where all are equally long.
+static void write_lengths(FILE *to, const Problem *p) {
+    if (p->cu_seqlens_q == NULL) {
+        fputs("null", to);
+        return;
+    }
+    for (int64_t b = 0; b < p->batch; b++) {
+        fprintf(to, "%s[%lld, %lld]", b > 0 ? ", " : "[", (long long)query_length(p, b),
+                (long long)key_length(p, b));
+    }
+    fputs("]", to);
+}
+
 static void write_problem(FILE *to, const Run *run, const Problem *p) {
     const Options *o = run->options;
     fprintf(to,
@@ -56,6 +69,9 @@ static void write_problem(FILE *to, const Run *run, const Problem *p) {
     fprintf(to, ", \"backward\": %s, \"deterministic\": %s, \"seed\": %llu, ",
             run->backward ? "true" : "false", p->deterministic ? "true" : "false",
             (unsigned long long)p->seed);
+    fprintf(to, "\"sink\": %s, \"varlen\": ", p->has_sink ? "true" : "false");
+    write_lengths(to, p);
+    fputs(", ", to);
     named_string(to, "input", o->input);
     fprintf(to, ", \"built_head_dim\": %d, \"sample\": %d, \"sms\": %d, \"schedules\": [",
             p->built_head_dim, p->sample, run->device->sms);

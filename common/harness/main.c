@@ -11,6 +11,7 @@
 #include "harness/parallel.h"
 #include "harness/report.h"
 #include "harness/sample.h"
+#include "harness/study.h"
 
 enum { EXIT_USAGE = 2 };
 
@@ -86,6 +87,16 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
     if (o->input != NULL &&
         !input_read(o->input, run->backward, sized, &run->saved_inputs, message)) {
         return false;
+    }
+    if (o->input != NULL && sized->cu_seqlens_q != NULL && !chapter.has_varlen) {
+        return refuse(message,
+                      "--input %s: cu_seqlens_q.npy: chapter %d's steps take sequences of one "
+                      "length; chapters 1 and 7 take any",
+                      o->input, chapter.number);
+    }
+    if (o->input != NULL && sized->sink && !chapter.has_sinks) {
+        return refuse(message, "--input %s: sink.npy: chapter %d has no sinks; chapters 1 and 7 do",
+                      o->input, chapter.number);
     }
     run->same = options_size_given(sized);
     // What is only checked need not be built for the timing problem.
@@ -179,6 +190,8 @@ int main(int argc, char **argv) {
         print_list(stdout, &chapter);
         return 0;
     }
+    if (options.schedule_study)
+        return study_run_option(&options, &chapter, argv, &message) ? 0 : refused(&message);
     bool *chosen = allocate(chapter.step_count);
     if (!steps_choose(&chapter, options.steps, chosen, &message)) return refused(&message);
     if (options.threads != NULL) parallel_set_threads(atoi(options.threads));

@@ -270,7 +270,7 @@ static void row_begin(const Model *m, int64_t head_of_all, int64_t row, Row *r) 
     const uint8_t *q =
         m->q.numbers + ((batch * p->seqlen_q + row) * p->heads + head) * m->q.columns;
     memset(r, 0, sizeof *r);
-    visible_keys(p, row, &r->from, &r->to);
+    visible_keys(p, batch, row, &r->from, &r->to);
     for (int c = 0; c < m->q.columns; c++) {
         r->q[c] = m->decoding.value[q[c]];
         r->q_power[c] = m->decoding.power[q[c]];

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/lengths.h"
+
 typedef enum {
     TAKES_NOTHING, // sets a bool
     TAKES_TEXT,    // a const char *
@@ -22,11 +24,15 @@ typedef enum {
     TAKES_SAMPLE,
     TAKES_DEVICE,
     TAKES_SWEEP,
-    TAKES_COUNT,  // text that must be a whole number from 1
-    TAKES_CLOCK,  // text that must be a positive number
-    IN_CHAPTER,   // belongs to the chapter `later`
-    FROM_CHAPTER, // sets a bool in chapter `later` and those after it that have a backward pass
-    WITH_TIMING,  // comes with the timing model
+    TAKES_COUNT,   // text that must be a whole number from 1
+    TAKES_CLOCK,   // text that must be a positive number
+    IN_CHAPTER,    // belongs to the chapter `later`
+    WITH_STUDY,    // sets a bool where the chapter has a study; else it belongs to `later`
+    STUDY_CYCLES,  // two numbers of cycles, in such a chapter
+    TAKES_LENGTHS, // of every sequence of the batch, where a chapter has varlen
+    SETS_SINK,     // sets a bool where a chapter has sinks
+    FROM_CHAPTER,  // sets a bool in chapter `later` and those after it that have a backward pass
+    NOWHERE_YET,   // no chapter has it yet
 } Takes;
 
 typedef struct {
@@ -46,23 +52,30 @@ static const OptionLine lines[] = {
     {"seqlen", "N", TAKES_SEQLEN, 0, 0, "queries and keys alike"},
     {"seqlen-q", "N", TAKES_LENGTH, AT(seqlen_q), 0, "queries"},
     {"seqlen-k", "N", TAKES_LENGTH, AT(seqlen_k), 0, "keys"},
+    {"varlen", "N,Q:K,…", TAKES_LENGTHS, 0, 0,
+     "a batch of these lengths, or queries:keys (chapters 1 and 7)"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
     {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16"},
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
+    {"sink", NULL, SETS_SINK, AT(sink), 0, "one more score in each softmax (chapters 1 and 7)"},
     {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
     {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4, 5 and 8)"},
     {"deterministic", NULL, FROM_CHAPTER, AT(deterministic), 4,
      "gradients summed in a fixed order (from chapter 4 on)"},
     {"input", "DIR", TAKES_TEXT, AT(input), 0,
-     "q, k, v.npy (dout.npy, dlse.npy) instead of random"},
+     "q, k, v.npy (dout, dlse, sink, cu_seqlens_q/k) instead of random"},
     {"save", "DIR", TAKES_TEXT, AT(save), 0, "write o.npy, lse.npy (dq, dk, dv) of the last step"},
     {"seed", "S", TAKES_SEED, AT(seed), 0, "of the random data"},
     {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
     {"list", NULL, TAKES_NOTHING, AT(list), 0, "print the chapter's steps and stop"},
     {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "check only, no timing"},
     {"explain", NULL, TAKES_NOTHING, AT(explain), 0, "where the time went: units, waits of warps"},
+    {"schedule-study", NULL, WITH_STUDY, AT(schedule_study), 7,
+     "who computes which tile when, without attention (chapter 7)"},
+    {"study-cycles", "TILE,BLOCK", STUDY_CYCLES, 0, 7,
+     "what the study counts for a tile and a block of keys; else 0,1"},
     {"sweep", "NAME=A,B,…", TAKES_SWEEP, AT(sweep), 0, "a size option, one run for each value"},
     {"device", "WHERE", TAKES_DEVICE, AT(device), 0, "auto, gpu or softgpu"},
     {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, h100, h200 or b200"},
@@ -87,14 +100,12 @@ static const OptionLine lines[] = {
      "a timeline of the timed runs (softgpu), for ui.perfetto.dev"},
     {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
     {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
-    {"head-dim-v", "D", IN_CHAPTER, 0, 5, NULL},
+    {"head-dim-v", "D", NOWHERE_YET, 0, 0, NULL},
     {"splits", "N", IN_CHAPTER, 0, 9, NULL},
     {"page-size", "P", IN_CHAPTER, 0, 9, NULL},
-    {"sink", NULL, IN_CHAPTER, 0, 9, NULL},
     {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
-    {"schedule-study", NULL, IN_CHAPTER, 0, 7, NULL},
-    {"predict", NULL, WITH_TIMING, 0, 0, NULL},
+    {"predict", NULL, NOWHERE_YET, 0, 0, NULL},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -110,7 +121,6 @@ static const struct {
 };
 
 static const int64_t largest_size = 0x7fffffff;
-enum { FEWEST_SAMPLED = 4 }; // SMs of --sample auto
 
 // Reads a whole number that takes all of the text.
 static bool whole_number(const char *text, int64_t *value) {
@@ -149,6 +159,16 @@ static bool seqlen_in_range(const char *text, int64_t *value, Message *message) 
     return size_in_range("seqlen", text, 1, value, message);
 }
 
+// Calls `each` for the parts of a list between commas. The parts are copied to `part`.
+static const char *next_part(const char *text, char *part, size_t size) {
+    size_t length = strcspn(text, ",");
+    if (length >= size) length = size - 1;
+    memcpy(part, text, length);
+    part[length] = 0;
+    text += strcspn(text, ",");
+    return *text == ',' ? text + 1 : NULL;
+}
+
 static bool read_window(const char *text, Options *o, Message *message) {
     char left[32];
     const char *comma = strchr(text, ',');
@@ -172,6 +192,22 @@ static bool read_window(const char *text, Options *o, Message *message) {
     return true;
 }
 
+static bool read_study_cycles(const char *text, Options *o, Message *message) {
+    char tile[32];
+    const char *block = next_part(text, tile, sizeof tile);
+    if (block == NULL || !whole_number(tile, &o->study_tile_cycles) ||
+        !whole_number(block, &o->study_block_cycles) || o->study_tile_cycles < 0 ||
+        o->study_block_cycles < 1 || o->study_tile_cycles > largest_size ||
+        o->study_block_cycles > largest_size) {
+        return refuse(
+            message,
+            "--study-cycles %s: give the cycles of a tile, from 0 to %lld, and of a block "
+            "of keys, from 1: --study-cycles 500,2600",
+            text, (long long)largest_size);
+    }
+    return true;
+}
+
 static bool read_dtype(const char *text, Options *o, Message *message) {
     static const char *const names[] = {"fp32", "fp16", "bf16", "fp8"};
     for (int d = 0; d < 4; d++) {
@@ -190,16 +226,6 @@ static bool read_device(const char *text, Options *o, Message *message) {
         return true;
     }
     return refuse(message, "--device %s: one of auto, gpu, softgpu", text);
-}
-
-// Calls `each` for the parts of a list between commas. The parts are copied to `part`.
-static const char *next_part(const char *text, char *part, size_t size) {
-    size_t length = strcspn(text, ",");
-    if (length >= size) length = size - 1;
-    memcpy(part, text, length);
-    part[length] = 0;
-    text += strcspn(text, ",");
-    return *text == ',' ? text + 1 : NULL;
 }
 
 static bool read_seed(const char *option, const char *text, uint64_t *seed, Message *message) {
@@ -325,6 +351,26 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case TAKES_SCHEDULES: return read_schedules(value, o, message);
     case TAKES_DEVICE: return read_device(value, o, message);
     case TAKES_SWEEP: return read_sweep(value, o, message);
+    case WITH_STUDY:
+    case STUDY_CYCLES:
+        if (chapter->study == NULL) {
+            return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
+                          line->name, chapter->number, line->later);
+        }
+        if (line->takes == STUDY_CYCLES) return read_study_cycles(value, o, message);
+        *(bool *)place = true;
+        return true;
+    case TAKES_LENGTHS:
+        if (chapter->has_varlen) return lengths_read(value, o, message);
+        return refuse(message,
+                      "--varlen: chapter %d's steps take sequences of one length; chapters 1 and 7 "
+                      "take any",
+                      chapter->number);
+    case SETS_SINK:
+        *(bool *)place = chapter->has_sinks;
+        if (chapter->has_sinks) return true;
+        return refuse(message, "--sink: chapter %d does not have it; chapters 1 and 7 do",
+                      chapter->number);
     case FROM_CHAPTER:
         if (chapter->number >= line->later && chapter->has_backward) {
             *(bool *)place = true;
@@ -335,9 +381,7 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case IN_CHAPTER:
         return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
                       line->name, chapter->number, line->later);
-    case WITH_TIMING:
-        return refuse(message, "--%s: not built yet; it comes with softgpu's timing model",
-                      line->name);
+    case NOWHERE_YET: return refuse(message, "--%s: no chapter has it yet", line->name);
     }
     return false;
 }
@@ -404,7 +448,7 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
         if (line == NULL) {
             return refuse(message, "--%.*s: unknown option; see --help", (int)length, name);
         }
-        if (line->takes == IN_CHAPTER || line->takes == WITH_TIMING) {
+        if (line->takes == IN_CHAPTER || line->takes == NOWHERE_YET) {
             return read_option(line, NULL, chapter, o, message);
         }
         if (value != NULL) value++;
@@ -438,6 +482,7 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
     if (o->explain && o->check_only) {
         return refuse(message, "--explain: needs times; leave --check-only out");
     }
+    if (o->cu_seqlens_q != NULL && !lengths_fit(o, message)) return false;
     if (o->input != NULL && (options_size_given(o) || o->sweep != NULL)) {
         return refuse(message, "--input: the files say the sizes; leave the size options out");
     }
@@ -479,81 +524,4 @@ void options_help(FILE *to, const Chapter *chapter) {
 bool options_size_given(const Options *o) {
     return o->batch != NOT_GIVEN || o->heads != NOT_GIVEN || o->kv_heads != NOT_GIVEN ||
            o->seqlen_q != NOT_GIVEN || o->seqlen_k != NOT_GIVEN || o->head_dim != NOT_GIVEN;
-}
-
-static int64_t given_or(int64_t given, int64_t otherwise) {
-    return given != NOT_GIVEN ? given : otherwise;
-}
-
-// Chooses the built variant that holds head_dim, or says which command builds one.
-static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *built, int *variant,
-                           Message *message) {
-    static const int tiles[] = {64, 96, 128, 192, 256};
-    if (head_dim > 256 || head_dim % 8 != 0) {
-        return refuse(message, "--head-dim %lld: give a multiple of 8 up to 256",
-                      (long long)head_dim);
-    }
-    for (int i = 0; built[i] != 0; i++) {
-        if (built[i] < head_dim) continue;
-        *variant = built[i];
-        return true;
-    }
-    char list[64] = "";
-    for (int i = 0; built[i] != 0; i++) {
-        snprintf(list + strlen(list), sizeof list - strlen(list), "%d ", built[i]);
-    }
-    int wanted = 256;
-    for (int t = 4; t >= 0; t--) wanted = tiles[t] >= head_dim ? tiles[t] : wanted;
-    return refuse(message, "--head-dim %lld: not built; make chapter-%d HEAD_DIMS=\"%s%d\"",
-                  (long long)head_dim, chapter->number, list, wanted);
-}
-
-bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem *base,
-                  const int *built, Problem *p, Message *message) {
-    int64_t heads = given_or(o->heads, base->heads);
-    // A number of heads without one of K/V heads: as many of these.
-    int64_t kv_heads = given_or(o->kv_heads, o->heads != NOT_GIVEN ? heads : base->kv_heads);
-    int64_t head_dim = given_or(o->head_dim, base->head_dim);
-    *p = (Problem){.dtype = o->dtype != NOT_GIVEN ? (Dtype)o->dtype : base->dtype,
-                   .batch = (int)given_or(o->batch, base->batch),
-                   .heads = (int)heads,
-                   .kv_heads = (int)kv_heads,
-                   .seqlen_q = given_or(o->seqlen_q, base->seqlen_q),
-                   .seqlen_k = given_or(o->seqlen_k, base->seqlen_k),
-                   .head_dim = (int)head_dim,
-                   .window_left = o->window_left,
-                   .window_right = o->window_right,
-                   .causal = o->causal || base->causal,
-                   .deterministic = o->deterministic,
-                   .softcap = (float)o->softcap,
-                   .seed = o->seed};
-    if (heads % kv_heads != 0) {
-        return refuse(message,
-                      "--heads %lld --kv-heads %lld: the query heads must be a multiple of "
-                      "the K/V heads",
-                      (long long)heads, (long long)kv_heads);
-    }
-    if (!choose_variant(chapter, head_dim, built, &p->built_head_dim, message)) return false;
-    if (p->dtype == DTYPE_FP8 && chapter->number < 6) {
-        return refuse(message,
-                      "--dtype fp8: chapter 6 computes in fp8, of fp16 or bf16 inputs; here fp16, "
-                      "bf16%s",
-                      chapter->number <= 3 ? ", fp32" : "");
-    }
-    if (p->causal) p->window_right = 0;
-    p->scale = isnan(o->scale) ? (float)(1 / sqrt((double)head_dim)) : (float)o->scale;
-    if (!isfinite(p->scale)) return refuse(message, "--scale: beyond float's range");
-    // Any size option makes the problem the person's own, and then all of it is simulated.
-    p->sample = o->sample == SAMPLE_AUTO ? FEWEST_SAMPLED : o->sample != NOT_GIVEN ? o->sample : 0;
-    if (o->sample == NOT_GIVEN && !options_size_given(o) && o->input == NULL) {
-        p->sample = base->sample;
-    }
-    // What the host holds beside the device's copy: more than 2^44 bytes fits no machine.
-    double elements = (double)p->batch * p->built_head_dim *
-                      ((double)p->heads * (double)p->seqlen_q * 2 +
-                       (double)p->kv_heads * (double)p->seqlen_k * 2);
-    if (elements > 0x1p41 || (double)p->batch * p->heads * (double)p->seqlen_q > 0x1p40) {
-        return refuse(message, "the problem has %.3g elements: too many for any memory", elements);
-    }
-    return true;
 }

@@ -14,7 +14,10 @@ typedef struct {
     // the problem; NOT_GIVEN: the chapter's default
     int64_t batch, heads, kv_heads, seqlen_q, seqlen_k, head_dim;
     int dtype;
-    bool causal, backward, deterministic;
+    bool causal, backward, deterministic, sink;
+    // where sequences of varying lengths begin, and the end of the last; NULL: equally long
+    const int *cu_seqlens_q, *cu_seqlens_k;
+    int64_t sequences;                 // of these
     int64_t window_left, window_right; // -1 = unlimited
     double softcap, scale;             // scale NAN = 1/sqrt(head_dim)
     uint64_t seed;
@@ -22,7 +25,8 @@ typedef struct {
 
     const char *steps; // NULL = all
     DeviceChoice device;
-    bool check_only, list, help, explain;
+    bool check_only, list, help, explain, schedule_study;
+    int64_t study_tile_cycles, study_block_cycles; // both 0: not given
     const char *sweep; // the swept option's name without dashes; NULL = none
     int64_t swept[MOST_SWEPT];
     int swept_count;

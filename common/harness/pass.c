@@ -15,10 +15,10 @@ enum { WARM_UP_RUNS = 3, FEWEST_RUNS = 5, MOST_RUNS = 50 };
 static const double enough_us = 500e3; // of timed runs
 
 // The inputs' order in Tensors.
-enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_DOUT, INPUT_DLSE, INPUT_COUNT };
+enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_SINK, INPUT_DOUT, INPUT_DLSE, INPUT_COUNT };
 
 typedef struct {
-    Buffer input[INPUT_COUNT], output[TENSOR_COUNT], workspace;
+    Buffer input[INPUT_COUNT], cu_seqlens_q, cu_seqlens_k, output[TENSOR_COUNT], workspace;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     Attention attention;
@@ -28,8 +28,9 @@ static size_t tensor_bytes(const Problem *p, TensorName tensor) {
     return (size_t)tensor_elements(p, tensor) * dtype_size(tensor_dtype(p, tensor));
 }
 
-// The bytes of an input: those of the output of the same shape.
+// The bytes of an input: those of the output of the same shape, if there is one.
 static size_t input_bytes(const Problem *p, int input) {
+    if (input == INPUT_SINK) return p->has_sink ? (size_t)p->heads * sizeof(float) : 0;
     if (input == INPUT_DLSE) return tensor_bytes(p, TENSOR_LSE);
     return tensor_bytes(p, input == INPUT_Q || input == INPUT_DOUT ? TENSOR_O : TENSOR_DK);
 }
@@ -51,7 +52,11 @@ static Attention attention_of(const Problem *p) {
                        .softcap = p->softcap,
                        .window_left = p->window_left,
                        .window_right = p->window_right,
-                       .deterministic = p->deterministic};
+                       .deterministic = p->deterministic,
+                       .varlen = p->cu_seqlens_q != NULL,
+                       .has_sink = p->has_sink,
+                       .total_q = total_queries(p),
+                       .total_k = total_keys(p)};
 }
 
 static size_t workspace_bytes(const Step *step, const Attention *a, bool backward) {
@@ -81,13 +86,29 @@ bool pass_refused(const Step *step, const Problem *p, const Device *device, bool
         snprintf(reason, size, "no backward pass");
         return true;
     }
+    if (a.varlen && !step->varlen) {
+        snprintf(reason, size,
+                 "sequences of one length only; variable lengths: naive, and chapter 7's steps");
+        return true;
+    }
+    if (a.has_sink && !step->sinks) {
+        snprintf(reason, size, "no attention sinks; naive and chapter 7's steps have them");
+        return true;
+    }
+    if (step->whole_gpu && p->sample != 0 && device->softgpu != NULL) {
+        snprintf(reason, size,
+                 "its blocks share out all tiles, so a sample of them does too much or too little; "
+                 "use --sample 0, or --sms 12 for a smaller GPU");
+        return true;
+    }
     const char *refusal = step->refuses != NULL ? step->refuses(&a, backward) : NULL;
     if (refusal != NULL) {
         snprintf(reason, size, "%s", refusal);
         return true;
     }
     double bytes = (double)workspace_bytes(step, &a, backward);
-    for (int i = 0; i <= (backward ? INPUT_DOUT : INPUT_V); i++) bytes += (double)input_bytes(p, i);
+    for (int i = 0; i <= (backward ? INPUT_DOUT : INPUT_SINK); i++)
+        bytes += (double)input_bytes(p, i);
     for (int t = 0; t < TENSOR_COUNT; t++) {
         if (tensor_wanted((TensorName)t, backward)) bytes += (double)tensor_bytes(p, (TensorName)t);
     }
@@ -146,22 +167,40 @@ static bool fine(const Pass *pass, StepResult *result, cudaError_t error, const 
     return false;
 }
 
-// Pads head_dim with zeros, converts, and copies to the device.
+// Pads head_dim with zeros, converts, and copies to the device, without the padding of sequences
+// that are shorter than others of their batch.
 static cudaError_t upload(const Problem *p, const Buffer *buffer, const float *values,
-                          int64_t rows) {
+                          bool of_keys) {
     size_t size = dtype_size(p->dtype), row = (size_t)p->built_head_dim * size;
+    int64_t heads = of_keys ? p->kv_heads : p->heads, seqlen = of_keys ? p->seqlen_k : p->seqlen_q;
     char *padded = allocate((int64_t)buffer->bytes);
     memset(padded, 0, buffer->bytes);
-    for (int64_t r = 0; r < rows; r++) {
-        store_as_dtype(padded + (size_t)r * row, values + r * p->head_dim, p->head_dim, p->dtype);
+    for (int64_t b = 0; b < p->batch; b++) {
+        int64_t rows = heads * (of_keys ? key_length(p, b) : query_length(p, b));
+        int64_t to = heads * (of_keys ? first_key(p, b) : first_query(p, b));
+        const float *from = values + b * seqlen * heads * p->head_dim;
+        for (int64_t r = 0; r < rows; r++) {
+            store_as_dtype(padded + (size_t)(to + r) * row, from + r * p->head_dim, p->head_dim,
+                           p->dtype);
+        }
     }
     cudaError_t error = buffer_upload(buffer, padded);
     free(padded);
     return error;
 }
 
+// cu_seqlens on the device.
+static cudaError_t upload_lengths(const Problem *p, const Device *device, const int *cu_seqlens,
+                                  Buffer *buffer) {
+    size_t bytes = ((size_t)p->batch + 1) * sizeof *cu_seqlens;
+    cudaError_t error = buffer_make(buffer, bytes, device->guards, false);
+    return error == cudaSuccess ? buffer_upload(buffer, cu_seqlens) : error;
+}
+
 static void tensors_free(Tensors *t) {
     for (int i = 0; i < INPUT_COUNT; i++) buffer_free(&t->input[i]);
+    buffer_free(&t->cu_seqlens_q);
+    buffer_free(&t->cu_seqlens_k);
     for (int i = 0; i < TENSOR_COUNT; i++) buffer_free(&t->output[i]);
     buffer_free(&t->workspace);
     if (t->start != NULL) cudaEventDestroy(t->start);
@@ -174,7 +213,7 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
     const Device *device = pass->device;
     bool backward = pass->backward != NULL;
     const Inputs *in = pass->in;
-    const float *values[INPUT_COUNT] = {in->q, in->k, in->v, in->dout, in->dlse};
+    const float *values[INPUT_COUNT] = {in->q, in->k, in->v, in->sink, in->dout, in->dlse};
     *t = (Tensors){.attention = attention_of(p)};
     Attention *a = &t->attention;
     cudaError_t error = cudaStreamCreate(&t->stream);
@@ -184,10 +223,14 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
         if (values[i] == NULL || (i >= INPUT_DOUT && !backward)) continue;
         error = buffer_make(&t->input[i], input_bytes(p, i), device->guards, false);
         if (error != cudaSuccess) break;
-        int64_t elements = i == INPUT_Q || i == INPUT_DOUT ? query_elements(p) : key_elements(p);
-        error = i == INPUT_DLSE ? buffer_upload(&t->input[i], values[i])
-                                : upload(p, &t->input[i], values[i], elements / p->head_dim);
+        bool of_keys = i == INPUT_K || i == INPUT_V;
+        error = i == INPUT_DLSE || i == INPUT_SINK ? buffer_upload(&t->input[i], values[i])
+                                                   : upload(p, &t->input[i], values[i], of_keys);
     }
+    if (a->varlen && error == cudaSuccess)
+        error = upload_lengths(p, device, p->cu_seqlens_q, &t->cu_seqlens_q);
+    if (a->varlen && error == cudaSuccess)
+        error = upload_lengths(p, device, p->cu_seqlens_k, &t->cu_seqlens_k);
     for (int i = 0; i < TENSOR_COUNT && error == cudaSuccess; i++) {
         if (!tensor_wanted((TensorName)i, backward)) continue;
         error = buffer_make(&t->output[i], tensor_bytes(p, (TensorName)i), device->guards, true);
@@ -200,6 +243,9 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
     a->k = t->input[INPUT_K].data;
     a->v = t->input[INPUT_V].data;
     a->dout = t->input[INPUT_DOUT].data;
+    a->sink = (const float *)t->input[INPUT_SINK].data;
+    a->cu_seqlens_q = (const int *)t->cu_seqlens_q.data;
+    a->cu_seqlens_k = (const int *)t->cu_seqlens_k.data;
     a->dlse = (const float *)t->input[INPUT_DLSE].data;
     a->o = t->output[TENSOR_O].data;
     a->lse = (float *)t->output[TENSOR_LSE].data;
@@ -273,14 +319,16 @@ static void save_tensor(const Pass *pass, TensorName tensor, const void *bytes, 
     const Problem *p = pass->p;
     bool of_keys = tensor == TENSOR_DK || tensor == TENSOR_DV;
     int heads = of_keys ? p->kv_heads : p->heads;
-    int64_t rows = of_keys ? p->seqlen_k : p->seqlen_q;
+    int64_t rows = of_keys ? total_keys(p) : total_queries(p);
     int columns = tensor == TENSOR_LSE ? 1 : p->head_dim;
     Dtype dtype = tensor_dtype(p, tensor);
     Npy array = {.type = dtype == DTYPE_FP16 ? NPY_FLOAT16 : NPY_FLOAT32,
-                 .dimensions = tensor == TENSOR_LSE ? 3 : 4,
-                 .shape = {p->batch, rows, heads, columns},
-                 .count = p->batch * rows * heads * columns};
-    if (tensor == TENSOR_LSE) array.shape[1] = heads, array.shape[2] = rows;
+                 .count = rows * heads * columns};
+    if (p->cu_seqlens_q == NULL) array.shape[array.dimensions++] = p->batch;
+    if (p->cu_seqlens_q == NULL) rows = of_keys ? p->seqlen_k : p->seqlen_q;
+    array.shape[array.dimensions++] = tensor == TENSOR_LSE ? heads : rows;
+    array.shape[array.dimensions++] = tensor == TENSOR_LSE ? rows : heads;
+    if (tensor != TENSOR_LSE) array.shape[array.dimensions++] = columns;
     size_t size = array.type == NPY_FLOAT16 ? 2 : 4;
     char *elements = allocate(array.count * (int64_t)size);
     int stored = tensor == TENSOR_LSE ? 1 : p->built_head_dim;
@@ -317,9 +365,11 @@ static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResul
         if (pass->save != NULL) save_tensor(pass, (TensorName)i, bytes, result);
         free(bytes);
     }
-    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + 1];
+    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + 3];
     int count = 0;
     for (int i = 0; i < INPUT_COUNT; i++) buffers[count++] = &t->input[i];
+    buffers[count++] = &t->cu_seqlens_q;
+    buffers[count++] = &t->cu_seqlens_k;
     for (int i = 0; i < TENSOR_COUNT; i++) buffers[count++] = &t->output[i];
     buffers[count++] = &t->workspace;
     for (int i = 0; i < count; i++) {

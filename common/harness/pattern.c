@@ -15,7 +15,7 @@ typedef struct {
     const double *exact;
     Dtype dtype;
     int heads, columns;
-    int64_t head_count, rows; // over all batches; of a head
+    int64_t head_count; // over all batches
     // Per (head, selected row): is any of its elements wrong?
     unsigned char *wrong;
     int64_t wrong_rows, first_head, first_r;
@@ -30,6 +30,15 @@ static void say(Guess *g, const char *format, ...) {
     size_t used = strlen(g->report);
     vsnprintf(g->report + used, g->size - used, format, arguments);
     va_end(arguments);
+}
+
+static int64_t rows_of_head(const Guess *g, int64_t head) {
+    return tensor_rows(g->m->p, g->m->tensor, head / g->heads);
+}
+
+// A sequence that is shorter than others of its batch doesn't have all of the selection's rows.
+static bool row_exists(const Guess *g, int64_t head, int64_t r) {
+    return selection_row(g->selection, head, r) < rows_of_head(g, head);
 }
 
 static const double *exact_row(const Guess *g, int64_t head, int64_t r) {
@@ -64,7 +73,7 @@ static void mark_wrong_rows(Guess *g) {
         for (int64_t r = 0; r < count; r++) {
             const double *exact = exact_row(g, head, r);
             bool wrong = false;
-            for (int c = 0; c < g->columns && !wrong; c++) {
+            for (int c = 0; c < g->columns && row_exists(g, head, r) && !wrong; c++) {
                 double value = got(g, head, r, c);
                 bool same = isfinite(exact[c])
                                 ? fabs(value - exact[c]) <= g->m->limit
@@ -133,6 +142,7 @@ static bool guess_exchange(Guess *g) {
     if (g->columns < 2) return false;
     int64_t head = g->first_head, r = g->first_r;
     for (int64_t other = 0; other < g->head_count && g->selection->chosen == NULL; other++) {
+        if (!row_exists(g, other, r)) continue;
         const double *values = exact_row(g, other, r);
         if (other == head || !row_tells(g, values) || !row_is(g, head, r, values)) continue;
         bool back = row_is(g, other, r, exact_row(g, head, r));
@@ -158,9 +168,10 @@ static bool guess_exchange(Guess *g) {
 typedef struct {
     int64_t from, to, tiles;
     int columns;
-    double *weight; // [tiles]
-    double *values; // [tiles][columns]
-    double *mean;   // [columns]: every key counted alike
+    double sink_weight; // of the row's sink; 0: there is none
+    double *weight;     // [tiles]
+    double *values;     // [tiles][columns]
+    double *mean;       // [columns]: every key counted alike
 } KeyTiles;
 enum { KEYS_PER_TILE = 16 };
 
@@ -172,7 +183,8 @@ static void sum_tiles(const Guess *g, KeyTiles *t) {
     int64_t row = selection_row(g->selection, g->first_head, g->first_r);
     double lse = g->m->reference->exact.lse[g->first_head * g->selection->count + g->first_r];
     int d = p->head_dim;
-    visible_keys(p, row, &t->from, &t->to);
+    visible_keys(p, batch, row, &t->from, &t->to);
+    t->sink_weight = in->sink != NULL ? exp(in->sink[head] - lse) : 0;
     t->columns = d;
     t->tiles = p->seqlen_k / KEYS_PER_TILE + 1;
     t->weight = allocate(t->tiles * 8);
@@ -199,7 +211,7 @@ static void sum_tiles(const Guess *g, KeyTiles *t) {
 
 // Is the row what one gets without the keys of tiles first … end-1?
 static bool row_without(const Guess *g, const KeyTiles *t, int64_t first, int64_t end) {
-    double weight = 0, values[256] = {0};
+    double weight = t->sink_weight, values[256] = {0};
     for (int64_t tile = 0; tile < t->tiles; tile++) {
         if (tile >= first && tile < end) continue;
         weight += t->weight[tile];
@@ -230,6 +242,13 @@ static bool guess_keys(Guess *g) {
         say(g, "  every key counts alike there: the scores QKᵀ have no effect\n");
         found = true;
     }
+    if (!found && t.sink_weight > 0) {
+        double sink_weight = t.sink_weight;
+        t.sink_weight = 0;
+        found = row_without(g, &t, 0, 0);
+        if (found) say(g, "  that is what comes out when the sink is not counted\n");
+        t.sink_weight = sink_weight;
+    }
     // One tile of 16 … 256 keys; everything from a tile on; everything before one.
     int64_t first = t.from / KEYS_PER_TILE, last = (t.to + KEYS_PER_TILE - 1) / KEYS_PER_TILE;
     for (int64_t span = 1; span <= 16 && !found; span *= 2) {
@@ -252,9 +271,10 @@ static bool guess_keys(Guess *g) {
 static void guess_rows(Guess *g) {
     int64_t count = g->selection->count, low = -1, high = -1, heads_wrong = 0, in_first = 0;
     bool contiguous = true, last_tile_only = true;
-    int64_t last_tile = g->rows / 64 * 64;
     for (int64_t head = 0; head < g->head_count; head++) {
         bool any = false;
+        int64_t last_tile = rows_of_head(g, head) / 64 * 64;
+        if (last_tile == 0 || last_tile == rows_of_head(g, head)) last_tile = INT64_MAX;
         for (int64_t r = 0; r < count; r++) {
             if (!g->wrong[head * count + r]) continue;
             any = true;
@@ -278,12 +298,14 @@ static void guess_rows(Guess *g) {
     } else
         snprintf(heads, sizeof heads, "head %lld", (long long)(g->first_head % g->heads));
 
-    if (last_tile_only && last_tile > 0 && last_tile < g->rows) {
+    if (last_tile_only) {
         say(g, "  only in the last, partial tile: %s %lld-%lld of %s\n", rows, (long long)low,
             (long long)high, heads);
         return;
     }
-    if (in_first == count && count > 1) {
+    int64_t existing = 0;
+    for (int64_t r = 0; r < count; r++) existing += row_exists(g, g->first_head, r);
+    if (in_first == existing && existing > 1) {
         say(g, "  in all %s of %s\n", g->selection->chosen != NULL ? "sampled rows" : rows, heads);
         return;
     }
@@ -312,7 +334,6 @@ void guess_pattern(const Mismatch *m, char *report, size_t size) {
                .dtype = tensor_dtype(m->p, m->tensor),
                .heads = keys ? m->p->kv_heads : m->p->heads,
                .columns = m->tensor == TENSOR_LSE ? 1 : m->p->head_dim,
-               .rows = keys ? m->p->seqlen_k : m->p->seqlen_q,
                .report = report,
                .size = size};
     report[0] = 0;

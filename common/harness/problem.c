@@ -1,6 +1,7 @@
 // One attention problem on the host: counting its work, making its data.
 #include "harness/problem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 // The random streams of a seed.
 enum { STREAM_Q, STREAM_K, STREAM_V, STREAM_DOUT, STREAM_ROWS };
+static const uint64_t stream_sink = UINT64_C(1) << 63; // above those of the rows
 
 void *allocate(int64_t bytes) {
     void *memory = bytes < 0 ? NULL : malloc(bytes > 0 ? (size_t)bytes : 1);
@@ -21,18 +23,22 @@ void *allocate(int64_t bytes) {
     return memory;
 }
 
-int64_t unmasked_pairs(const Problem *p) {
+int64_t unmasked_pairs(const Problem *p, int64_t b) {
     int64_t pairs = 0;
-    for (int64_t i = 0; i < p->seqlen_q; i++) {
+    for (int64_t i = 0; i < query_length(p, b); i++) {
         int64_t from, to;
-        visible_keys(p, i, &from, &to);
+        visible_keys(p, b, i, &from, &to);
         pairs += to - from;
     }
     return pairs;
 }
 
 double problem_flops(const Problem *p, bool backward) {
-    double forward = 4.0 * p->batch * p->heads * (double)unmasked_pairs(p) * (double)p->head_dim;
+    double pairs = 0;
+    for (int64_t b = 0; p->cu_seqlens_q != NULL && b < p->batch; b++)
+        pairs += (double)unmasked_pairs(p, b);
+    if (p->cu_seqlens_q == NULL) pairs = (double)p->batch * (double)unmasked_pairs(p, 0);
+    double forward = 4.0 * p->heads * pairs * (double)p->head_dim;
     return backward ? 2.5 * forward : forward;
 }
 
@@ -70,12 +76,20 @@ static float *random_tensor(const Problem *p, int64_t count, uint64_t stream) {
     return values;
 }
 
+static float *random_sinks(const Problem *p) {
+    float *sink = allocate(p->heads * (int64_t)sizeof *sink);
+    random_normal(sink, p->heads, p->seed, stream_sink);
+    for (int h = 0; h < p->heads; h++) sink[h] += logf((float)(p->seqlen_k + 1));
+    return sink;
+}
+
 void inputs_random(const Problem *p, bool backward, Inputs *inputs) {
+    *inputs = (Inputs){0};
     inputs->q = random_tensor(p, query_elements(p), STREAM_Q);
     inputs->k = random_tensor(p, key_elements(p), STREAM_K);
     inputs->v = random_tensor(p, key_elements(p), STREAM_V);
     inputs->dout = backward ? random_tensor(p, query_elements(p), STREAM_DOUT) : NULL;
-    inputs->dlse = NULL;
+    if (p->has_sink) inputs->sink = random_sinks(p);
 }
 
 void inputs_free(Inputs *inputs) {
@@ -84,12 +98,39 @@ void inputs_free(Inputs *inputs) {
     free(inputs->v);
     free(inputs->dout);
     free(inputs->dlse);
+    free(inputs->sink);
+    free(inputs->cu_seqlens_q);
+    free(inputs->cu_seqlens_k);
     *inputs = (Inputs){0};
 }
 
 static int compare_rows(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
+}
+
+// `count` of the first `length` rows, in rising order; `taken` has room for a mark on each row.
+static void choose_rows(int64_t *rows, unsigned char *taken, int64_t length, int64_t count,
+                        int64_t head, uint64_t seed) {
+    int64_t made = 0;
+    memset(taken, 0, (size_t)length);
+    // A quarter goes to the ends and to both sides of tile edges at every power of two.
+    int64_t wanted[] = {0, length - 1, length / 64 * 64, length / 128 * 128, 63, 64, 127, 128};
+    for (size_t w = 0; w < sizeof wanted / sizeof *wanted && made < count; w++) {
+        int64_t row = wanted[w];
+        if (row < 0 || row >= length || taken[row]) continue;
+        taken[row] = 1;
+        rows[made++] = row;
+    }
+    for (int64_t draw = 0; made < count; draw++) {
+        uint64_t bits = random_bits(seed, STREAM_ROWS + (uint64_t)head, (uint64_t)draw);
+        int64_t row = (int64_t)(bits % (uint64_t)length);
+        if (draw < count / 4) row = row / 64 * 64 - (int64_t)(bits >> 63);
+        if (row < 0 || taken[row]) continue;
+        taken[row] = 1;
+        rows[made++] = row;
+    }
+    qsort(rows, (size_t)count, sizeof *rows, compare_rows);
 }
 
 void selection_make(Selection *s, int64_t length, int64_t count, int64_t heads, uint64_t seed) {
@@ -99,25 +140,23 @@ void selection_make(Selection *s, int64_t length, int64_t count, int64_t heads, 
     s->chosen = allocate(heads * count * (int64_t)sizeof *s->chosen);
     unsigned char *taken = allocate(length);
     for (int64_t head = 0; head < heads; head++) {
-        int64_t *rows = s->chosen + head * count, made = 0;
-        memset(taken, 0, (size_t)length);
-        // A quarter goes to the ends and to both sides of tile edges at every power of two.
-        int64_t wanted[] = {0, length - 1, length / 64 * 64, length / 128 * 128, 63, 64, 127, 128};
-        for (size_t w = 0; w < sizeof wanted / sizeof *wanted && made < count; w++) {
-            int64_t row = wanted[w];
-            if (row < 0 || row >= length || taken[row]) continue;
-            taken[row] = 1;
-            rows[made++] = row;
-        }
-        for (int64_t draw = 0; made < count; draw++) {
-            uint64_t bits = random_bits(seed, STREAM_ROWS + (uint64_t)head, (uint64_t)draw);
-            int64_t row = (int64_t)(bits % (uint64_t)length);
-            if (draw < count / 4) row = row / 64 * 64 - (int64_t)(bits >> 63);
-            if (row < 0 || taken[row]) continue;
-            taken[row] = 1;
-            rows[made++] = row;
-        }
-        qsort(rows, (size_t)count, sizeof *rows, compare_rows);
+        choose_rows(s->chosen + head * count, taken, length, count, head, seed);
+    }
+    free(taken);
+}
+
+void selection_make_varlen(Selection *s, int64_t length, int64_t count, int64_t batch,
+                           int64_t heads, const int *cu_seqlens, uint64_t seed) {
+    *s = (Selection){length, length, NULL};
+    if (count >= length) return;
+    s->count = count;
+    s->chosen = allocate(batch * heads * count * (int64_t)sizeof *s->chosen);
+    unsigned char *taken = allocate(length);
+    for (int64_t head = 0; head < batch * heads; head++) {
+        int64_t rows = cu_seqlens[head / heads + 1] - cu_seqlens[head / heads];
+        int64_t *chosen = s->chosen + head * count;
+        if (rows > count) choose_rows(chosen, taken, rows, count, head, seed);
+        for (int64_t r = 0; rows <= count && r < count; r++) chosen[r] = r;
     }
     free(taken);
 }

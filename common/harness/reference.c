@@ -46,9 +46,16 @@ void reference_make(const Problem *p, const Inputs *in, bool backward, Reference
     bool sampled = problem_flops(p, backward) > full_flops;
     int64_t rows = sampled ? SAMPLED_ROWS : p->seqlen_q,
             keys = sampled ? SAMPLED_ROWS : p->seqlen_k;
-    selection_make(&reference->rows, p->seqlen_q, rows, (int64_t)p->batch * p->heads, p->seed);
-    selection_make(&reference->keys, p->seqlen_k, keys, (int64_t)p->batch * p->kv_heads,
-                   p->seed + 1);
+    if (p->cu_seqlens_q != NULL) {
+        selection_make_varlen(&reference->rows, p->seqlen_q, rows, p->batch, p->heads,
+                              p->cu_seqlens_q, p->seed);
+        selection_make_varlen(&reference->keys, p->seqlen_k, keys, p->batch, p->kv_heads,
+                              p->cu_seqlens_k, p->seed + 1);
+    } else {
+        selection_make(&reference->rows, p->seqlen_q, rows, (int64_t)p->batch * p->heads, p->seed);
+        selection_make(&reference->keys, p->seqlen_k, keys, (int64_t)p->batch * p->kv_heads,
+                       p->seed + 1);
+    }
     reference->backward = backward;
     reference_attention(p, in, &reference->rows, &reference->keys, backward, &reference->exact);
     model_attention(p, in, &reference->rows, &reference->keys, backward, &reference->model);

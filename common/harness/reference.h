@@ -11,7 +11,8 @@ typedef enum { TENSOR_O, TENSOR_LSE, TENSOR_DQ, TENSOR_DK, TENSOR_DV, TENSOR_COU
 const char *tensor_name(TensorName tensor);
 
 // Results for the selected rows and keys: o and dq are [batch*heads][rows.count][head_dim], lse is
-// [batch*heads][rows.count], dk and dv are [batch*kv_heads][keys.count][head_dim].
+// [batch*heads][rows.count], dk and dv are [batch*kv_heads][keys.count][head_dim]. Rows that a
+// sequence doesn't have, since others of the batch are longer, are NaN: nothing is compared there.
 typedef struct {
     double *o, *lse;
     double *dq, *dk, *dv; // NULL without a backward pass

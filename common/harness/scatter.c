@@ -117,7 +117,8 @@ void scatter_measure(const Problem *p, const Inputs *in, Reference *reference) {
                            .k = permuted(in->k, keys, p->head_dim, order),
                            .v = permuted(in->v, keys, p->head_dim, order),
                            .dout = permuted(in->dout, queries, p->head_dim, order),
-                           .dlse = in->dlse};
+                           .dlse = in->dlse,
+                           .sink = in->sink};
         Results variant;
         model_variant(p, &shuffled, &reference->rows, &reference->keys, reference->backward,
                       (uint64_t)v, &variant);
@@ -126,7 +127,7 @@ void scatter_measure(const Problem *p, const Inputs *in, Reference *reference) {
             add_errors(p, reference, &variant, (TensorName)t, order, &errors[t]);
         }
         results_free(&variant);
-        shuffled.dlse = NULL; // it is the caller's
+        shuffled.dlse = shuffled.sink = NULL; // they are the caller's
         inputs_free(&shuffled);
     }
     free(order);

@@ -147,9 +147,11 @@ static REAL score(const Problem *p, REAL dot) {
     return STORED(s, p);
 }
 
-// The sum of a row's exponentials, from one of its keys on to the last, and then from the first.
-static REAL row_total(const Attend *a, const REAL *weights, int64_t row, int64_t from, int64_t to) {
-    REAL sum = 0;
+// The sum of a row's exponentials and its sink's, from one of its keys on to the last, and then from
+// the first.
+static REAL row_total(const Attend *a, const REAL *weights, int64_t row, int64_t from, int64_t to,
+                      REAL sink) {
+    REAL sum = sink;
     int64_t start = from;
     if (a->variant > 0 && to > from) {
         start += (int64_t)(random_bits(a->variant, 0, (uint64_t)row) % (uint64_t)(to - from));
@@ -196,6 +198,11 @@ static void load_rows(const Problem *p, const float *tensor, int64_t seqlen, int
     }
 }
 
+// The result of a row that its sequence doesn't have.
+static void blank_row(double *row, int columns) {
+    for (int c = 0; c < columns; c++) row[c] = NAN;
+}
+
 // Numbered as the formulas: (1) S = QKᵀ, (2) P = softmax(S), (3) O = PV, and for the backward pass
 // (4) D = rowsum(dO∘O), (5) dP = dO Vᵀ, (6) dS = P∘(dP − D), (7) dQ = dS K.
 static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t first_row,
@@ -209,7 +216,7 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
         row[r] = r < row_count ? selection_row(a->rows, head_of_all, first_row + r) : -1;
         slot[r] = head_of_all * a->rows->count + first_row + r;
         from[r] = to[r] = 0;
-        if (row[r] >= 0) visible_keys(p, row[r], &from[r], &to[r]);
+        if (row[r] >= 0) visible_keys(p, batch, row[r], &from[r], &to[r]);
         if (to[r] > from[r] && from[r] < first) first = from[r];
         if (to[r] > end) end = to[r];
     }
@@ -220,7 +227,8 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
     if (first < end) products(left, &s->left, columns, first, end, s->weights, length); // (1)
     for (int r = 0; r < row_count; r++) {                                               // (2)
         REAL *weights = s->weights + r * length;
-        maximum[r] = -INFINITY;
+        REAL sink = a->in->sink != NULL ? (REAL)a->in->sink[head] : -INFINITY;
+        maximum[r] = sink;
         for (int64_t j = from[r]; j < to[r]; j++) {
             weights[j] = score(p, weights[j]);
             if (weights[j] > maximum[r]) maximum[r] = weights[j];
@@ -229,7 +237,8 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
             for (int64_t j = from[r]; j < to[r]; j++) s->gradients[r * length + j] = weights[j];
         }
         for (int64_t j = from[r]; j < to[r]; j++) weights[j] = EXP(weights[j] - maximum[r]);
-        denominator[r] = row_total(a, weights, slot[r], from[r], to[r]);
+        REAL sink_weight = sink == -INFINITY ? 0 : EXP(sink - maximum[r]);
+        denominator[r] = row_total(a, weights, slot[r], from[r], to[r], sink_weight);
         for (int64_t j = from[r]; j < to[r]; j++) {
             weights[j] = STORED(weights[j] / denominator[r], p);
         }
@@ -238,9 +247,12 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
     weighted_sums(s->weights, length, &s->right, stride, from, to, sum); // (3)
     for (int r = 0; r < row_count; r++) {
         for (int c = 0; c < columns; c++) sum[r][c] = STORED(sum[r][c], p);
-        if (a->keep_results) {
+        if (a->keep_results && row[r] >= query_length(p, batch)) {
+            blank_row(a->results->o + slot[r] * columns, columns);
+            blank_row(a->results->lse + slot[r], 1);
+        } else if (a->keep_results) {
             for (int c = 0; c < columns; c++) a->results->o[slot[r] * columns + c] = sum[r][c];
-            bool sees = to[r] > from[r];
+            bool sees = to[r] > from[r] || a->in->sink != NULL;
             a->results->lse[slot[r]] = sees ? maximum[r] + LOG(denominator[r]) : -INFINITY;
         }
     }
@@ -281,6 +293,8 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
         for (int c = 0; c < columns; c++) {
             a->results->dq[slot[r] * columns + c] = STORED((REAL)p->scale * dsum[r][c], p);
         }
+        if (row[r] >= query_length(p, batch))
+            blank_row(a->results->dq + slot[r] * columns, columns);
     }
 }
 
@@ -315,7 +329,7 @@ static void attend_keys(Attend *a, Scratch *s, int64_t head_of_all, const int64_
     int64_t from[GROUP], to[GROUP], first = p->seqlen_q, end = 0;
     for (int r = 0; r < GROUP; r++) {
         from[r] = to[r] = 0;
-        if (r < key_count) visible_rows(p, key[r], &from[r], &to[r]);
+        if (r < key_count) visible_rows(p, batch, key[r], &from[r], &to[r]);
         if (to[r] > from[r] && from[r] < first) first = from[r];
         if (to[r] > end) end = to[r];
     }
@@ -375,6 +389,9 @@ static void attend_columns(void *context, int worker, int64_t item) {
             a->results->dk[slot + c] = STORED((REAL)p->scale * dk[k - start][c], p);
             a->results->dv[slot + c] = STORED(dv[k - start][c], p);
         }
+        if (selection_row(a->keys, kv_of_all, k) < key_length(p, batch)) continue;
+        blank_row(a->results->dk + slot, p->head_dim);
+        blank_row(a->results->dv + slot, p->head_dim);
     }
     free(dk);
     free(dv);

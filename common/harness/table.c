@@ -96,7 +96,13 @@ static void problem_text(char *text, size_t size, const Problem *p) {
     if (p->kv_heads != p->heads) {
         at += snprintf(text + at, size - (size_t)at, " (%d K/V)", p->kv_heads);
     }
-    snprintf(text + at, size - (size_t)at, " · seqlen %lld × %lld", (long long)p->seqlen_q,
+    const char *up_to = "";
+    if (p->cu_seqlens_q != NULL) {
+        at += snprintf(text + at, size - (size_t)at, " · %lld queries, %lld keys in all",
+                       (long long)total_queries(p), (long long)total_keys(p));
+        up_to = "up to ";
+    }
+    snprintf(text + at, size - (size_t)at, " · seqlen %s%lld × %lld", up_to, (long long)p->seqlen_q,
              (long long)p->seqlen_k);
 }
 
@@ -112,6 +118,7 @@ static void print_heading(FILE *to, const Run *run) {
         fprintf(to, " · window %lld,%lld", (long long)p->window_left, (long long)p->window_right);
     }
     if (p->softcap > 0) fprintf(to, " · softcap %g", (double)p->softcap);
+    if (p->has_sink) fprintf(to, " · sinks");
     if (run->options->input != NULL) fprintf(to, " · input %s", run->options->input);
 
     problem_text(text, sizeof text, p);
@@ -131,7 +138,6 @@ static void print_heading(FILE *to, const Run *run) {
         fprintf(to, "\ndevice: softgpu, modelling %s", d->full_name);
     else
         fprintf(to, "\ndevice: %s", d->full_name);
-    if (run->options->sms != NULL && d->softgpu != NULL) fprintf(to, " with %d SMs", d->sms);
     if (d->note[0] != 0) fprintf(to, " (%s)", d->note);
     if (timed) {
         fprintf(to, " · times are %s",

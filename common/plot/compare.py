@@ -5,8 +5,8 @@ usage: compare.py BUILD/VARIANT CHAPTERS [OPTIONS OF ./run]    compare.py build/
 Three panels: forward, backward, and decode (from chapter 9 on). In a panel all steps solve one
 problem on one GPU, naive too, so every ratio is within one problem and one GPU: chapters 1 to 7 and
 9 on h100; chapter 8, which needs b200, has a group of its own there, with naive and chapters 2 to 4
-run again. Times are of a sample of the SMs (the heading says of how many), so their outputs are not
-complete; each step is checked on a small problem beforehand. Options given here go to every run:
+run again. Times are of a sample of the SMs (the heading says of how many; chapter 7's of all), so
+their outputs are not complete; each step is checked on a small problem beforehand. Options given here go to every run:
 --head-dim 64 is another problem. Writes results/compare.csv, .json and .png; without matplotlib
 no picture. Needs nothing but Python.
 """
@@ -32,6 +32,7 @@ PANELS = [
     ("backward", "b200", (1, 4, 8)),
 ]
 NEEDS = {"b200": 8}  # a group is run when this chapter is there
+WHOLE = (7,)  # their blocks share out all tiles: no sample can stand for the GPU
 MEASURED = (
     "time_us",
     "tflops",
@@ -48,6 +49,8 @@ def run_step_lists(runner, variant, panel, gpu, chapter, more):
     backward = ["--backward"] if panel == "backward" else []
     steps = runs.own_steps(variant, chapter, (CEILING,) if panel == "forward" else ())
     common = ["--gpu", gpu, "--steps", ",".join(steps), *backward]
+    if chapter in WHOLE:
+        more = [*more, "--sample", 0]
     name = f"{panel}-{gpu}-chapter-{chapter}"
     timed = runner.run(
         variant, chapter, [*common, *TIMED[panel], *more, "--check", "none"], f"{name}-timed"

@@ -5,8 +5,9 @@ usage: lessons.py BUILD/VARIANT [N…]
 For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the lesson tells the reader
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
-that run, with --explain among them also what its warps waited for; <!-- run:begin make table-fp8 --> gets
-what that prints, which takes minutes. Beside the lesson it writes
+that run, with --explain among them also what its warps waited for; with --schedule-study what it prints,
+and its pictures stand beside the lesson; <!-- run:begin make table-fp8 --> gets what that prints, which
+takes minutes. Beside the lesson it writes
 results.csv, results.png and the chapter's other pictures (chapter 5's timeline from a run of its own),
 and at last the front picture of the README; chapter 2's table is also the README's example. Every figure
 comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
@@ -215,6 +216,20 @@ def table_text(script, variant, chapter):
     return "\n" + "".join(f"    {line}".rstrip() + "\n" for line in shown) + "\n"
 
 
+def study_text(program, options, folder):
+    """What a study of schedules prints, as blocks of code; its pictures go to the lesson's folder."""
+    with tempfile.TemporaryDirectory() as scratch:
+        done = subprocess.run([program, *options], stdout=subprocess.PIPE, encoding="utf-8", check=False,
+                              cwd=scratch)
+        if done.returncode != 0:
+            raise SystemExit(f"lessons: {program} {' '.join(options)} ended with status {done.returncode}")
+        for picture in pathlib.Path(scratch).glob("**/*.png"):
+            (folder / picture.name).write_bytes(picture.read_bytes())
+    lines = [line for line in done.stdout.split("\n") if ".csv" not in line]
+    shown = re.sub("\n\n+", "\n\n", "\n".join(lines)).rstrip().split("\n")
+    return "\n" + "".join(f"    {line}".rstrip() + "\n" for line in shown) + "\n"
+
+
 def write_lesson(variant, chapter):
     folder = pathlib.Path(glob.glob(str(ROOT / f"{chapter:02d}_*"))[0])
     lesson = folder / "README.md"
@@ -227,6 +242,9 @@ def write_lesson(variant, chapter):
             continue
         options = marker.split()[1:] if marker.startswith("./run ") else []
         print(f"chapter {chapter}:", "./run", *options, flush=True)
+        if "--schedule-study" in options:
+            replace_part(lesson, marker, study_text(program, options, folder))
+            continue
         run, csv, shown = run_chapter(program, options)
         if options:
             replace_part(lesson, marker, run_text(run, marker, shown))

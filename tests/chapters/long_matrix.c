@@ -25,6 +25,9 @@ static const char *const lengths[] = {
     "--seqlen-q 200 --seqlen-k 65",
     "--seqlen-q 129 --seqlen-k 1",
 };
+// Empty sequences, of one row, around tiles; more queries than keys, and fewer.
+static const char *const batches[] = {"--varlen 0,1,64,0:7,130:1,65", "--varlen 200:65,3:0,1:129",
+                                      "--varlen 1,0,1,1:300", "--varlen 129,127:190,0,192:193"};
 static const char *const groups[] = {"--heads 2", "--heads 4 --kv-heads 2",
                                      "--heads 3 --kv-heads 1"};
 static const char *const masks[] = {"",
@@ -45,7 +48,7 @@ static char state_path[4096], *passed; // the file's text at the start
 static int chapter_asked(void) {
     const char *text = getenv("TEST_CHAPTER");
     int chapter = text != NULL ? atoi(text) : 0;
-    ck_assert_msg(chapter >= 1 && chapter <= 6, "TEST_CHAPTER: 1 to 6");
+    ck_assert_msg(chapter >= 1 && chapter <= 7, "TEST_CHAPTER: 1 to 7");
     return chapter;
 }
 
@@ -121,11 +124,32 @@ static void every_problem(int cell, const char *pass) {
             for (int s = 0; s < 2; s++)
                 for (int g = 0; g < 3; g++) {
                     snprintf(problem, sizeof problem,
-                             "%s--dtype %s --head-dim %d --batch %d %s %s%s%s", pass, dtype,
-                             head_dim, 1 + g % 2, lengths[l], groups[g], masks[m], softcaps[s]);
+                             "%s%s--dtype %s --head-dim %d --batch %d %s %s%s%s",
+                             chapter == 7 ? "--sms 2 " : "", pass, dtype, head_dim, 1 + g % 2,
+                             lengths[l], groups[g], masks[m], softcaps[s]);
                     check_once(chapter, problem);
                 }
 }
+
+// Sequences of varying lengths, with sinks and without, where a chapter has them.
+START_TEST(varied_lengths) {
+    char problem[400];
+    const int chapter = chapter_asked(), head_dim = built_head_dims()[_i / DTYPES];
+    const char *dtype = matrix_dtypes[_i % DTYPES];
+    if ((chapter != 1 && chapter != 7) || !is_offered(chapter, dtype, head_dim, "")) return;
+    state_open();
+    enter_folder();
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++)
+        for (int m = 0; m < MASKS; m++)
+            for (int g = 0; g < 3; g++)
+                for (int sink = 0; sink < 2; sink++) {
+                    snprintf(problem, sizeof problem, "%s--dtype %s --head-dim %d %s %s%s%s%s",
+                             chapter == 1 ? "--backward " : "", dtype, head_dim, batches[b],
+                             groups[g], masks[m], softcaps[(m + g) % 2], sink ? " --sink" : "");
+                    check_once(chapter, problem);
+                }
+}
+END_TEST
 
 // In chapter 4 a run has both passes.
 START_TEST(default_passes) {
@@ -176,6 +200,7 @@ Suite *suite_long_matrix(void) {
     const int cells = DTYPES * built_head_dim_count();
     tcase_add_loop_test(tests, default_passes, 0, cells);
     tcase_add_loop_test(tests, backward, 0, cells);
+    tcase_add_loop_test(tests, varied_lengths, 0, cells);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -63,7 +63,8 @@ const char *steps_of(int chapter, const char *problem) {
         "normalise-every-block,normalise-once,mma-sync,swizzled,cp-async",
         "standard,standard-tensor-cores,recompute,recompute-tensor-cores",
         "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup",
-        "per-tensor,per-block,hadamard,two-level"};
+        "per-tensor,per-block,hadamard,two-level",
+        "persistent,overlapped-epilogue,lpt,l2-order"};
     if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
     if (is_fp32(problem) && chapter == 3) return "normalise-every-block,normalise-once";
     if (is_fp32(problem) && chapter == 4) return "standard,recompute";

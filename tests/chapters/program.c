@@ -28,6 +28,10 @@ const StepName own_steps[] = {
     {5, "warp-specialised", true},
     {5, "pingpong", true},
     {5, "intra-warpgroup", true},
+    {7, "persistent", true},
+    {7, "overlapped-epilogue", true},
+    {7, "lpt", true},
+    {7, "l2-order", true},
 };
 const int own_step_count = sizeof own_steps / sizeof *own_steps;
 

@@ -80,12 +80,16 @@ END_TEST
 
 // A chapter that fails is named with the mend, costs no other chapter, and makes the status 1.
 START_TEST(a_failure_is_told) {
-    char arguments[1200], *text;
+    char arguments[1200], command[2500], *text;
     enter_folder();
-    snprintf(arguments, sizeof arguments,
-             "%s 1,2,7 --batch 1 --heads 1 --seqlen 64 --head-dim 64 --sms 2", variant());
-    ck_assert_int_eq(script("common/plot/compare.py", arguments, &text), 1);
-    ck_assert_ptr_nonnull(strstr(text, "chapter 7 is not built: make chapter-7"));
+    snprintf(command, sizeof command, "mkdir partly && ln -s %s/chapter-1 %s/chapter-2 partly",
+             variant(), variant());
+    ck_assert_int_eq(system(command), 0);
+    ck_assert_int_eq(script("common/plot/compare.py",
+                            "partly 1,2,3 --batch 1 --heads 1 --seqlen 64 --head-dim 64 --sms 2",
+                            &text),
+                     1);
+    ck_assert_ptr_nonnull(strstr(text, "chapter 3 is not built: make chapter-3"));
     ck_assert_ptr_nonnull(strstr(text, "2 two-pass"));
     snprintf(arguments, sizeof arguments, "%s 1 --head-dim 65", variant());
     ck_assert_int_eq(script("common/plot/compare.py", arguments, &text), 1);

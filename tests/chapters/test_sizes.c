@@ -214,6 +214,7 @@ END_TEST
 // The tiled steps spend a whole tile on each row, a minute in all: here a sample of the SMs, which
 // shows that the launch is taken; the outputs are f37_every_batch's, in `make test-long`.
 START_TEST(f37_batch_65536_is_launched) {
+    if (own_steps[_i].chapter == 7) return; // a block for each SM, whatever the batch; no samples
     enter_folder();
     Outcome o = run_chapter(own_steps[_i].chapter,
                             "--json - --batch 65536 --seqlen 1 --heads 1 --head-dim 64 --sample 1 "

@@ -15,9 +15,27 @@ void fake_steps_reset(void) {
     launches = 0;
 }
 
-static double at(const void *tensor, const Attention *a, int64_t seqlen, int heads, int64_t b,
-                 int64_t row, int h, int c) {
-    return load_dtype(tensor, ((b * seqlen + row) * heads + h) * a->head_dim + c, a->dtype);
+// A sequence of the batch: how many rows it has, and where they begin.
+typedef struct {
+    int64_t queries, keys, first_query, first_key;
+} Sequence;
+
+static Sequence sequence_of(const Attention *a, int64_t b) {
+    if (!a->varlen) {
+        return (Sequence){a->seqlen_q, a->seqlen_k, b * a->seqlen_q, b * a->seqlen_k};
+    }
+    return (Sequence){a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b],
+                      a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b], a->cu_seqlens_q[b],
+                      a->cu_seqlens_k[b]};
+}
+
+static int64_t lse_place(const Attention *a, const Sequence *q, int64_t b, int h, int64_t i) {
+    if (a->varlen) return h * a->total_q + q->first_query + i;
+    return (b * a->heads + h) * a->seqlen_q + i;
+}
+
+static double at(const void *tensor, const Attention *a, int heads, int64_t row, int h, int c) {
+    return load_dtype(tensor, (row * heads + h) * a->head_dim + c, a->dtype);
 }
 
 static void put(void *tensor, const Attention *a, int64_t index, double value) {
@@ -25,23 +43,23 @@ static void put(void *tensor, const Attention *a, int64_t index, double value) {
     store_as_dtype((char *)tensor + (size_t)index * dtype_size(a->dtype), &f, 1, a->dtype);
 }
 
-static bool sees(const Attention *a, int64_t i, int64_t j) {
-    int64_t middle = i + a->seqlen_k - a->seqlen_q;
+static bool sees(const Attention *a, const Sequence *q, int64_t i, int64_t j) {
+    int64_t middle = i + q->keys - q->queries;
     return (a->window_left < 0 || j >= middle - a->window_left) &&
            (a->window_right < 0 || j <= middle + a->window_right);
 }
 
-// The scores of one row, capped, masked ones -inf; returns their maximum.
-static double row_scores(const Attention *a, int64_t b, int h, int64_t i, double *s) {
+// The scores of one row, capped, masked ones -inf; returns their maximum, and the sink's.
+static double row_scores(const Attention *a, const Sequence *q, int h, int64_t i, double *s) {
     int kv = h / (a->heads / a->kv_heads);
-    double maximum = -INFINITY;
-    for (int64_t j = 0; j < a->seqlen_k; j++) {
+    double maximum = a->has_sink ? (double)a->sink[h] : -INFINITY;
+    for (int64_t j = 0; j < q->keys; j++) {
         s[j] = -INFINITY;
-        if (!sees(a, i, j)) continue;
+        if (!sees(a, q, i, j)) continue;
         double dot = 0;
         for (int c = 0; c < a->head_dim; c++) {
-            dot += at(a->q, a, a->seqlen_q, a->heads, b, i, h, c) *
-                   at(a->k, a, a->seqlen_k, a->kv_heads, b, j, kv, c);
+            dot += at(a->q, a, a->heads, q->first_query + i, h, c) *
+                   at(a->k, a, a->kv_heads, q->first_key + j, kv, c);
         }
         s[j] = a->softmax_scale * dot;
         if (a->softcap > 0) s[j] = a->softcap * tanh(s[j] / a->softcap);
@@ -53,23 +71,25 @@ static double row_scores(const Attention *a, int64_t b, int h, int64_t i, double
 static cudaError_t right_forward(const Attention *a) {
     double *s = malloc(((size_t)a->seqlen_k + 1) * sizeof *s), o[256];
     for (int64_t b = 0; b < a->batch; b++) {
+        const Sequence q = sequence_of(a, b);
         for (int h = 0; h < a->heads; h++) {
             int kv = h / (a->heads / a->kv_heads);
-            for (int64_t i = 0; i < a->seqlen_q; i++) {
-                double maximum = row_scores(a, b, h, i, s), sum = 0;
+            for (int64_t i = 0; i < q.queries; i++) {
+                double maximum = row_scores(a, &q, h, i, s);
+                double sum = a->has_sink ? exp(a->sink[h] - maximum) : 0;
                 memset(o, 0, sizeof o);
-                for (int64_t j = 0; j < a->seqlen_k; j++) {
+                for (int64_t j = 0; j < q.keys; j++) {
                     if (s[j] == -INFINITY) continue;
                     double weight = exp(s[j] - maximum);
                     sum += weight;
                     for (int c = 0; c < a->head_dim; c++) {
-                        o[c] += weight * at(a->v, a, a->seqlen_k, a->kv_heads, b, j, kv, c);
+                        o[c] += weight * at(a->v, a, a->kv_heads, q.first_key + j, kv, c);
                     }
                 }
-                int64_t row = ((b * a->seqlen_q + i) * a->heads + h) * a->head_dim;
+                int64_t row = ((q.first_query + i) * a->heads + h) * a->head_dim;
                 for (int c = 0; c < a->head_dim; c++)
                     put(a->o, a, row + c, sum > 0 ? o[c] / sum : 0);
-                a->lse[(b * a->heads + h) * a->seqlen_q + i] =
+                a->lse[lse_place(a, &q, b, h, i)] =
                     sum > 0 ? (float)(maximum + log(sum)) : -INFINITY;
             }
         }
@@ -80,25 +100,27 @@ static cudaError_t right_forward(const Attention *a) {
 
 static cudaError_t right_backward(const Attention *a) {
     int d = a->head_dim, group = a->heads / a->kv_heads;
-    size_t keys = (size_t)(a->batch * a->seqlen_k * a->kv_heads * d);
+    size_t keys = (size_t)(a->total_k * a->kv_heads * d);
     double *s = malloc(((size_t)a->seqlen_k + 1) * sizeof *s);
     double *dk = calloc(keys + 1, sizeof *dk), *dv = calloc(keys + 1, sizeof *dv), dq[256];
     for (int64_t b = 0; b < a->batch; b++) {
+        const Sequence q = sequence_of(a, b);
         for (int h = 0; h < a->heads; h++) {
-            for (int64_t i = 0; i < a->seqlen_q; i++) {
-                row_scores(a, b, h, i, s);
-                double lse = a->lse[(b * a->heads + h) * a->seqlen_q + i], delta = 0;
+            for (int64_t i = 0; i < q.queries; i++) {
+                int64_t query = q.first_query + i;
+                row_scores(a, &q, h, i, s);
+                double lse = a->lse[lse_place(a, &q, b, h, i)], delta = 0;
                 for (int c = 0; c < d; c++) {
-                    delta += at(a->dout, a, a->seqlen_q, a->heads, b, i, h, c) *
-                             at(a->o, a, a->seqlen_q, a->heads, b, i, h, c);
+                    delta +=
+                        at(a->dout, a, a->heads, query, h, c) * at(a->o, a, a->heads, query, h, c);
                 }
                 memset(dq, 0, sizeof dq);
-                for (int64_t j = 0; j < a->seqlen_k; j++) {
+                for (int64_t j = 0; j < q.keys; j++) {
                     if (s[j] == -INFINITY) continue;
                     double p = exp(s[j] - lse), dp = 0;
-                    int64_t key = ((b * a->seqlen_k + j) * a->kv_heads + h / group) * d;
+                    int64_t key = ((q.first_key + j) * a->kv_heads + h / group) * d;
                     for (int c = 0; c < d; c++) {
-                        double dout = at(a->dout, a, a->seqlen_q, a->heads, b, i, h, c);
+                        double dout = at(a->dout, a, a->heads, query, h, c);
                         dp += dout * load_dtype(a->v, key + c, a->dtype);
                         dv[key + c] += p * dout;
                     }
@@ -106,10 +128,10 @@ static cudaError_t right_backward(const Attention *a) {
                     if (a->softcap > 0) ds *= 1 - s[j] * s[j] / (a->softcap * a->softcap);
                     for (int c = 0; c < d; c++) {
                         dq[c] += ds * load_dtype(a->k, key + c, a->dtype);
-                        dk[key + c] += ds * at(a->q, a, a->seqlen_q, a->heads, b, i, h, c);
+                        dk[key + c] += ds * at(a->q, a, a->heads, query, h, c);
                     }
                 }
-                int64_t row = ((b * a->seqlen_q + i) * a->heads + h) * d;
+                int64_t row = (query * a->heads + h) * d;
                 for (int c = 0; c < d; c++) put(a->dq, a, row + c, dq[c]);
             }
         }
@@ -146,7 +168,7 @@ static cudaError_t forward_wrong_when_timed(const Attention *a) {
 // Leaves the last row of the last head as it was.
 static cudaError_t forward_unwritten(const Attention *a) {
     size_t row = (size_t)a->head_dim * dtype_size(a->dtype);
-    size_t last = (size_t)((a->batch * a->seqlen_q * a->heads - 1)) * row;
+    size_t last = (size_t)(a->total_q * a->heads - 1) * row;
     char *kept = malloc(row);
     memcpy(kept, (char *)a->o + last, row);
     right_forward(a);
@@ -163,7 +185,7 @@ static cudaError_t forward_faults(const Attention *a) {
 
 static cudaError_t forward_overruns(const Attention *a) {
     right_forward(a);
-    int64_t behind = a->batch * a->seqlen_q * a->heads * a->head_dim;
+    int64_t behind = a->total_q * a->heads * a->head_dim;
     put((void *)a->o, a, behind, 1.0);
     return cudaSuccess;
 }
@@ -174,27 +196,43 @@ static const char *always_refuses(const Attention *a, bool backward) {
     return "this step can do nothing; use naive";
 }
 
-const Step fake_naive = {1,
-                         "naive",
-                         "the right one",
-                         false,
-                         NULL,
-                         scores_workspace,
-                         right_forward,
-                         no_workspace,
-                         right_backward,
-                         NULL};
-const Step fake_exhibit = {
-    2, "first-attempt", "every key alike", true, NULL, NULL, mean_forward, NULL, NULL, NULL};
-const Step fake_wrong_when_timed = {2,    "wrong-when-timed",       "right once", false, NULL,
-                                    NULL, forward_wrong_when_timed, NULL,         NULL,  NULL};
-const Step fake_unwritten = {
-    2, "unwritten", "one row missing", false, NULL, NULL, forward_unwritten, NULL, NULL, NULL};
+const Step fake_naive = {.chapter = 1,
+                         .name = "naive",
+                         .idea = "the right one",
+                         .forward_workspace = scores_workspace,
+                         .forward = right_forward,
+                         .backward_workspace = no_workspace,
+                         .backward = right_backward,
+                         .varlen = true,
+                         .sinks = true};
+const Step fake_exhibit = {.chapter = 2,
+                           .name = "first-attempt",
+                           .idea = "every key alike",
+                           .exhibit = true,
+                           .forward = mean_forward};
+const Step fake_wrong_when_timed = {.chapter = 2,
+                                    .name = "wrong-when-timed",
+                                    .idea = "right once",
+                                    .forward = forward_wrong_when_timed};
+const Step fake_unwritten = {.chapter = 2,
+                             .name = "unwritten",
+                             .idea = "one row missing",
+                             .forward = forward_unwritten,
+                             .varlen = true};
 const Step fake_faults = {
-    2, "faults", "an illegal address", false, NULL, NULL, forward_faults, NULL, NULL, NULL};
-const Step fake_overruns = {
-    2, "overruns", "writes past the end", false, NULL, NULL, forward_overruns, NULL, NULL, NULL};
-const Step fake_refuses = {2,    "refuses",     "never runs", false, always_refuses,
-                           NULL, right_forward, NULL,         NULL,  NULL};
-const Step fake_forward_only = {
-    2, "forward-only", "no gradients", false, NULL, no_workspace, right_forward, NULL, NULL, NULL};
+    .chapter = 2, .name = "faults", .idea = "an illegal address", .forward = forward_faults};
+const Step fake_overruns = {.chapter = 2,
+                            .name = "overruns",
+                            .idea = "writes past the end",
+                            .forward = forward_overruns,
+                            .varlen = true};
+const Step fake_refuses = {.chapter = 2,
+                           .name = "refuses",
+                           .idea = "never runs",
+                           .refuses = always_refuses,
+                           .forward = right_forward};
+const Step fake_forward_only = {.chapter = 2,
+                                .name = "forward-only",
+                                .idea = "no gradients",
+                                .forward_workspace = no_workspace,
+                                .forward = right_forward};

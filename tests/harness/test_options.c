@@ -129,9 +129,9 @@ START_TEST(sizes_and_defaults) {
     ck_assert(make("--seqlen-q 0 --seqlen-k 0 --scale 0 --softcap 0", &p, &message));
     ck_assert_float_eq(p.scale, 0);
     ck_assert(make("--window -1,-1", &p, &message));
-    ck_assert_int_eq(unmasked_pairs(&p), 300 * 310);
+    ck_assert_int_eq(unmasked_pairs(&p, 0), 300 * 310);
     ck_assert(make("--seqlen 64 --window 9,0", &p, &message)); // row i sees min(i + 1, 10) keys
-    ck_assert_int_eq(unmasked_pairs(&p), 55 + 54 * 10);
+    ck_assert_int_eq(unmasked_pairs(&p, 0), 55 + 54 * 10);
 }
 END_TEST
 

@@ -123,12 +123,12 @@ START_TEST(masks_are_the_definition) {
             for (int64_t i = 0; i < p.seqlen_q; i++) {
                 for (int64_t j = 0; j < p.seqlen_k; j++) {
                     int64_t from, to;
-                    visible_rows(&p, j, &from, &to);
+                    visible_rows(&p, 0, j, &from, &to);
                     ck_assert_int_eq(sees(&p, i, j), from <= i && i < to);
                     pairs += sees(&p, i, j);
                 }
             }
-            ck_assert_int_eq(unmasked_pairs(&p), pairs);
+            ck_assert_int_eq(unmasked_pairs(&p, 0), pairs);
         }
     }
 }
@@ -141,14 +141,14 @@ START_TEST(causal_is_aligned_to_the_bottom_right) {
     p.seqlen_k = 2;
     int64_t from, to;
     for (int i = 0; i < 5; i++) { // the first three rows see nothing
-        visible_keys(&p, i, &from, &to);
+        visible_keys(&p, 0, i, &from, &to);
         ck_assert_int_eq(to - from, i < 3 ? 0 : i - 2);
     }
     p.seqlen_q = 2;
     p.seqlen_k = 5;
-    visible_keys(&p, 0, &from, &to);
+    visible_keys(&p, 0, 0, &from, &to);
     ck_assert_int_eq(to - from, 4);
-    visible_keys(&p, 1, &from, &to);
+    visible_keys(&p, 0, 1, &from, &to);
     ck_assert_int_eq(to - from, 5);
 }
 END_TEST

@@ -50,7 +50,7 @@ static float *another_sum(const Problem *p, const Inputs *in, float scale) {
     for (int h = 0; h < p->heads; h++) {
         for (int64_t i = 0; i < p->seqlen_q; i++) {
             int64_t from, to;
-            visible_keys(p, i, &from, &to);
+            visible_keys(p, 0, i, &from, &to);
             const float *q = in->q + (i * p->heads + h) * d;
             float maximum = -INFINITY, sum = 0;
             for (int64_t j = from; j < to; j++) {

@@ -1,0 +1,83 @@
+// ./run --schedule-study: reads the problem, asks the device for its SMs and its L2, and hands both
+// to the chapter's study. Nothing is computed on the device.
+#include "harness/study.h"
+
+#include <string.h>
+
+// What is studied without sizes: FlashAttention-3's problem of batch 4 and 16 heads, causal.
+static const DefaultProblem studied = {.batch = 4,
+                                       .heads = 16,
+                                       .kv_heads = 16,
+                                       .seqlen_q = 8192,
+                                       .seqlen_k = 8192,
+                                       .head_dim = 128,
+                                       .dtype = DTYPE_BF16};
+
+static bool fits(const Options *o, Message *message) {
+    const char *foreign = o->sweep != NULL          ? "sweep"
+                          : o->cu_seqlens_q != NULL ? "varlen"
+                          : o->input != NULL        ? "input"
+                          : o->save != NULL         ? "save"
+                          : o->steps != NULL        ? "steps"
+                          : o->trace != NULL        ? "trace"
+                          : o->report != NULL       ? "report"
+                          : o->check_only           ? "check-only"
+                          : o->explain              ? "explain"
+                          : o->backward             ? "backward"
+                                                    : NULL;
+    if (foreign == NULL) return true;
+    return refuse(message,
+                  "--schedule-study: looks at one problem's schedules and runs no step; leave "
+                  "--%s out",
+                  foreign);
+}
+
+static bool is_standard_output(const char *path) {
+    return path != NULL && strcmp(path, "-") == 0;
+}
+
+// Where things are written: results/, unless the options say otherwise.
+static bool choose_files(const Options *o, StudyRequest *r, Message *message) {
+    r->table = is_standard_output(o->json) || is_standard_output(o->csv) ? stderr : stdout;
+    if (is_standard_output(o->plot))
+        return refuse(message, "--plot -: give the name of a .png file");
+    r->csv = o->csv != NULL ? o->csv : "results/schedule.csv";
+    // The picture is drawn from the CSV, which must then be a file.
+    r->png = o->plot != NULL ? o->plot : "results/schedule.png";
+    if (is_standard_output(o->csv)) r->png = NULL;
+    r->example_csv = "results/schedule-example.csv";
+    r->example_png = "results/schedule-example.png";
+    const bool in_results = o->csv == NULL || (r->png != NULL && o->plot == NULL) || !r->chosen;
+    if (in_results && !folder_prepare("results", message)) return false;
+    if (!is_standard_output(r->csv) && !file_probe(r->csv, message)) return false;
+    return r->png == NULL || file_probe(r->png, message);
+}
+
+bool study_run_option(const Options *o, const Chapter *chapter, char **argv, Message *message) {
+    static const int any_head_dim[] = {64, 96, 128, 192, 256, 0}; // no kernel needs to be built
+    static Device device;
+    OutputFile json = {0};
+    StudyRequest request = {.device = &device, .block_cycles = 1};
+    const bool masked = o->causal || o->window_left >= 0 || o->window_right >= 0;
+    DefaultProblem base = studied;
+    Chapter whole = *chapter; // the whole GPU, unless --sms says otherwise
+    whole.sms = 0;
+    request.chosen = options_size_given(o) || masked || o->dtype != NOT_GIVEN;
+    base.causal = !request.chosen;
+    if (o->study_block_cycles > 0) {
+        request.tile_cycles = o->study_tile_cycles;
+        request.block_cycles = o->study_block_cycles;
+    }
+    if (!fits(o, message) ||
+        !problem_make(o, chapter, &base, any_head_dim, &request.problem, message) ||
+        !choose_files(o, &request, message) || !device_open(o, &whole, argv, &device, message) ||
+        (o->json != NULL && !file_open(&json, o->json, message)))
+        return false;
+    request.json = json.stream;
+    if (!chapter->study(&request, message)) {
+        file_abandon(&json);
+        return false;
+    }
+    if (o->json != NULL && !file_commit(&json, message)) return false;
+    return true;
+}
