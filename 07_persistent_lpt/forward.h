@@ -155,9 +155,12 @@ __device__ static inline void produce(const Attention &a, const Smem<T, HEAD_DIM
         const Work &work = mailbox->work[n % MAILS];
         int key = work.last_key, left = work.blocks;
         if (left > 0) load_key(smem, maps, work, key, use);
+        // A tile without keys needs only its Q to be done. The wait must come before, or its O may
+        // be stored by then, too: a parity doesn't tell one phase from the next but one.
+        if (OVERLAPPED && left == 0) mbarrier_wait(&barriers->o_empty, n % 2 ^ 1);
         load_query(smem, maps, work, n);
         if (left > 1) load_key(smem, maps, work, key - KEYS, use + 1);
-        if (OVERLAPPED) mbarrier_wait(&barriers->o_empty, n % 2 ^ 1); // V may come
+        if (OVERLAPPED && left > 0) mbarrier_wait(&barriers->o_empty, n % 2 ^ 1); // V may come
         for (; left > 1; left--, use++, key -= KEYS) {
             load_value(smem, maps, work, key, use);
             if (left > 2) load_key(smem, maps, work, key - 2 * KEYS, use + 2);

@@ -83,7 +83,7 @@ typedef struct {
     cudaError_t (*backward)(const Attention *a);      // runs after forward, same workspace kept
     const Fp8 *fp8;                                   // NULL: the step computes in the dtype
     bool varlen, sinks; // can do variable lengths; attention sinks. Others aren't asked to
-    bool whole_gpu;     // its blocks share the work out among themselves: no sample can stand for all
+    bool whole_gpu; // its blocks share the work out among themselves: no sample can stand for all
 } Step;
 
 #ifdef __cplusplus

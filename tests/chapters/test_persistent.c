@@ -64,6 +64,21 @@ START_TEST(edges) {
 }
 END_TEST
 
+// Tiles without keys between others are done at once, and nobody may run ahead of them by two
+// phases of a barrier: many orders.
+START_TEST(tiles_without_keys) {
+    static const char *const lengths[] = {"100,0:7,300:77,5:0,65,200:400",
+                                          "5:0,5:0,100,5:0,7:0,65:1,200:40"};
+    enter_folder();
+    Outcome run = run_chapter(7,
+                              "--check-only --json - --steps %s --sms %d --heads 10 --varlen %s "
+                              "--head-dim %d --async random --schedule 1,2,3,4,5,6,7,8",
+                              steps_of(7, ""), 1 + _i / 4, lengths[_i % 2],
+                              matrix_head_dims[_i / 2 % 2]);
+    ck_assert_int_eq(every_step_is_ok(&run, outcome_json(&run, 0)), STEPS);
+}
+END_TEST
+
 // Every head_dim that is built has a tile with a mask and one without; wide heads take no turns and
 // keep O where V comes next.
 START_TEST(every_head_dim) {
@@ -243,6 +258,7 @@ Suite *suite_persistent(void) {
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, every_length, 0, 8);
     tcase_add_loop_test(tests, edges, 0, 7);
+    tcase_add_loop_test(tests, tiles_without_keys, 0, 8);
     tcase_add_loop_test(tests, every_head_dim, 0, built_head_dim_count());
     tcase_add_test(tests, fewer_tiles_than_sms);
     tcase_add_test(tests, order_does_not_change_the_bits);
