@@ -70,11 +70,11 @@ START_TEST(tiles_without_keys) {
     static const char *const lengths[] = {"100,0:7,300:77,5:0,65,200:400",
                                           "5:0,5:0,100,5:0,7:0,65:1,200:40"};
     enter_folder();
-    Outcome run = run_chapter(7,
-                              "--check-only --json - --steps %s --sms %d --heads 10 --varlen %s "
-                              "--head-dim %d --async random --schedule 1,2,3,4,5,6,7,8",
-                              steps_of(7, ""), 1 + _i / 4, lengths[_i % 2],
-                              matrix_head_dims[_i / 2 % 2]);
+    Outcome run =
+        run_chapter(7,
+                    "--check-only --json - --steps %s --sms %d --heads 10 --varlen %s "
+                    "--head-dim %d --async random --schedule 1,2,3,4,5,6,7,8",
+                    steps_of(7, ""), 1 + _i / 4, lengths[_i % 2], matrix_head_dims[_i / 2 % 2]);
     ck_assert_int_eq(every_step_is_ok(&run, outcome_json(&run, 0)), STEPS);
 }
 END_TEST
