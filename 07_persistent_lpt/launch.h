@@ -80,9 +80,9 @@ static cudaError_t launch_forward_tile(const Attention *a) {
             allow_shared_memory(FORWARD_KERNEL<T, HEAD_DIM, KEYS>, FORWARD_BYTES(HEAD_DIM, KEYS));
     if (error != cudaSuccess) return error;
     const int blocks = (int)min(places, (int64_t)device.sms);
-    FORWARD_KERNEL<T, HEAD_DIM, KEYS><<<blocks, FORWARD_THREADS(HEAD_DIM, KEYS),
-                                        FORWARD_BYTES(HEAD_DIM, KEYS), a->stream>>>(*a, maps,
-                                                                                    order);
+    FORWARD_KERNEL<T, HEAD_DIM, KEYS>
+        <<<blocks, FORWARD_THREADS(HEAD_DIM, KEYS), FORWARD_BYTES(HEAD_DIM, KEYS), a->stream>>>(
+            *a, maps, order);
     return cudaGetLastError();
 }
 

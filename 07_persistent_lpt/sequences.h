@@ -43,9 +43,9 @@ static __global__ void __launch_bounds__(SORTED_SEQUENCES)
         int64_t seqlen_k = 0;
         if (i < count) {
             seqlen_k = a.cu_seqlens_k[sequence + 1] - a.cu_seqlens_k[sequence];
-            sizes[i] = size_of_sequence(
-                by.rows, a.cu_seqlens_q[sequence + 1] - a.cu_seqlens_q[sequence], seqlen_k,
-                a.window_left, a.window_right);
+            sizes[i] =
+                size_of_sequence(by.rows, a.cu_seqlens_q[sequence + 1] - a.cu_seqlens_q[sequence],
+                                 seqlen_k, a.window_left, a.window_right);
         }
         __syncthreads(); // all sizes → all threads
         const SequencePlace place =

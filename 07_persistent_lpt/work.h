@@ -29,7 +29,8 @@ typedef struct __align__(16) {
     int blocks;                     // of keys that its rows see; -1: no tile, the end
     int last_key;                   // the first key of the last of them
     int unmasked_from, unmasked_to; // keys that all rows see
-} Work;
+}
+Work;
 
 typedef struct {
     Work work[MAILS];
@@ -59,7 +60,8 @@ __device__ static inline void find_work(Work *work, const Attention &a, const Ti
     work->first_row = first_row;
 
     const int last_row = min(first_row + rows, seqlen_q) - 1;
-    const KeyRange first = visible_keys(first_row, seqlen_q, seqlen_k, a.window_left, a.window_right);
+    const KeyRange first =
+        visible_keys(first_row, seqlen_q, seqlen_k, a.window_left, a.window_right);
     const KeyRange last = visible_keys(last_row, seqlen_q, seqlen_k, a.window_left, a.window_right);
     const int first_key = (int)first.begin / keys * keys, end_key = (int)last.end;
     const int blocks = (max(end_key - first_key, 0) + keys - 1) / keys;
