@@ -109,3 +109,9 @@ void check_forward_cell(int chapter, int cell, const char *const lengths[], int 
         check_problem(chapter, problem);
     }
 }
+
+void fp32_is_refused(int chapter, const char *step) {
+    Outcome run = run_chapter(chapter, "--steps %s --dtype fp32 --seqlen 10", step);
+    ck_assert_int_eq(run.status, 2);
+    ck_assert_ptr_nonnull(strstr(run.err, "use --dtype fp16 or bf16"));
+}

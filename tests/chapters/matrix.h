@@ -26,6 +26,8 @@ extern const char *const gradient_lengths[GRADIENT_LENGTHS];
 extern const char *const gradient_extras[GRADIENT_EXTRAS];
 // Runs the problem under the three pairs: every step must be ok, exit status 0.
 void check_problem(int chapter, const char *problem);
+// A step on tensor cores takes no fp32, and says so in a sentence.
+void fp32_is_refused(int chapter, const char *step);
 // Checks one cell of the chapter's steps, which is dtype (16-bit), head_dim and causal, on each of
 // the lengths; masks, grouped heads and caps take turns.
 enum { FORWARD_CELLS = 8 };

@@ -8,6 +8,15 @@
 
 #include "harness/convert.h"
 
+const Device fake_gpu = {.name = "fake",
+                         .full_name = "fake",
+                         .capability = 90,
+                         .sms = 132,
+                         .clock_ghz = 1,
+                         .l2_bytes = 1 << 16,
+                         .guards = true,
+                         .poisoned_workspace = true};
+
 void fake_fault(cudaError_t error);
 
 static int launches;

@@ -27,14 +27,6 @@ static const Chapter with = {.number = 7,
 static const Chapter without = {
     .number = 3, .title = "test", .gpu = "h100", .steps = steps, .step_count = 4, .check = {0}};
 static const int built[] = {64, 0};
-static const Device gpu = {.name = "fake",
-                           .full_name = "fake",
-                           .capability = 90,
-                           .sms = 132,
-                           .clock_ghz = 1,
-                           .l2_bytes = 1 << 16,
-                           .guards = true,
-                           .poisoned_workspace = true};
 static Options options;
 static Run run;
 static bool chosen[4];
@@ -102,7 +94,7 @@ END_TEST
 static bool run_line(const char *line, const char *step_list, bool backward, Message *message) {
     fake_steps_reset();
     ck_assert(read_line(line, &with, message));
-    run = (Run){.chapter = &with, .options = &options, .device = &gpu, .chosen = chosen};
+    run = (Run){.chapter = &with, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.backward = backward;
     run.same = true;
     ck_assert(steps_choose(&with, step_list, chosen, message));
@@ -226,7 +218,7 @@ START_TEST(files_make_a_problem) {
     make_folder();
     snprintf(line, sizeof line, "--input %s --save %s --dtype fp32", folder, folder);
     ck_assert(read_line(line, &with, &message));
-    run = (Run){.chapter = &with, .options = &options, .device = &gpu, .chosen = chosen};
+    run = (Run){.chapter = &with, .options = &options, .device = &fake_gpu, .chosen = chosen};
     ck_assert_msg(input_read(folder, false, &options, &run.saved_inputs, &message), "%s",
                   message.text);
     const Inputs *in = &run.saved_inputs;

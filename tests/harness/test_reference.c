@@ -8,6 +8,7 @@
 #include "harness/convert.h"
 #include "harness/parallel.h"
 #include "harness/reference.h"
+#include "slope.h"
 
 static Problem small_problem(void) {
     return (Problem){.dtype = DTYPE_FP32,
@@ -194,18 +195,6 @@ static double loss(const Problem *p, const Inputs *in) {
     return sum;
 }
 
-// The slope of the loss along one element: the step is a power of two that floats hold exactly.
-static double slope(const Problem *p, const Inputs *in, float *element) {
-    float value = *element, step = 0x1p-10f;
-    volatile float up = value + step, down = value - step;
-    *element = up;
-    double above = loss(p, in);
-    *element = down;
-    double below = loss(p, in);
-    *element = value;
-    return (above - below) / ((double)up - (double)down);
-}
-
 static void compare_gradients(const Problem *p, bool with_dlse) {
     Inputs in;
     Reference reference;
@@ -225,9 +214,12 @@ static void compare_gradients(const Problem *p, bool with_dlse) {
         int64_t key = ((b * p->seqlen_k + j) * p->kv_heads + kv) * d + c;
         int64_t row_slot = (((int64_t)b * p->heads + h) * p->seqlen_q + i) * d + c;
         int64_t key_slot = (((int64_t)b * p->kv_heads + kv) * p->seqlen_k + j) * d + c;
-        ck_assert_double_eq_tol(reference.exact.dq[row_slot], slope(p, &in, in.q + row), 1e-5);
-        ck_assert_double_eq_tol(reference.exact.dk[key_slot], slope(p, &in, in.k + key), 1e-5);
-        ck_assert_double_eq_tol(reference.exact.dv[key_slot], slope(p, &in, in.v + key), 1e-5);
+        ck_assert_double_eq_tol(reference.exact.dq[row_slot], slope(p, &in, in.q + row, loss),
+                                1e-5);
+        ck_assert_double_eq_tol(reference.exact.dk[key_slot], slope(p, &in, in.k + key, loss),
+                                1e-5);
+        ck_assert_double_eq_tol(reference.exact.dv[key_slot], slope(p, &in, in.v + key, loss),
+                                1e-5);
     }
     reference_free(&reference);
     inputs_free(&in);

@@ -24,14 +24,6 @@ static const Chapter test_chapter = {.number = 2,
                                      .step_count = 8,
                                      .check = {1, 2, 1, 65, 63, 64, DTYPE_FP16, false, 0}};
 static const int built[] = {64, 0};
-static const Device gpu = {.name = "fake",
-                           .full_name = "fake",
-                           .capability = 90,
-                           .sms = 132,
-                           .clock_ghz = 1,
-                           .l2_bytes = 1 << 16,
-                           .guards = true,
-                           .poisoned_workspace = true};
 static Run run;
 static Options options;
 static bool chosen[8];
@@ -41,7 +33,8 @@ static bool run_line(const char *step_list, bool backward, Message *message) {
     char *argv[] = {"run", "--seed=3", "--causal"};
     fake_steps_reset();
     ck_assert(options_read(3, argv, &test_chapter, &options, message));
-    run = (Run){.chapter = &test_chapter, .options = &options, .device = &gpu, .chosen = chosen};
+    run =
+        (Run){.chapter = &test_chapter, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.backward = backward;
     run.same = true;
     ck_assert(steps_choose(&test_chapter, step_list, chosen, message));
@@ -183,7 +176,8 @@ START_TEST(saves_the_last_step) {
     Message message;
     char *argv[] = {"run", "--save", folder};
     ck_assert(options_read(3, argv, &test_chapter, &options, &message));
-    run = (Run){.chapter = &test_chapter, .options = &options, .device = &gpu, .chosen = chosen};
+    run =
+        (Run){.chapter = &test_chapter, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.same = true;
     ck_assert(steps_choose(&test_chapter, "forward-only,naive", chosen, &message));
     ck_assert(

@@ -8,6 +8,7 @@
 #include "harness/check.h"
 #include "harness/convert.h"
 #include "harness/reference.h"
+#include "slope.h"
 
 // Lengths in an order that nothing sorts, an empty side among them, and both sides empty.
 static const int query_starts[] = {0, 21, 21, 22, 22, 29}, key_starts[] = {0, 37, 41, 41, 41, 48};
@@ -178,17 +179,6 @@ static double loss_of(const Problem *p, const Inputs *in) {
     return sum;
 }
 
-static double slope(const Problem *p, const Inputs *in, float *element) {
-    float value = *element, step = 0x1p-10f;
-    volatile float up = value + step, down = value - step;
-    *element = up;
-    double above = loss_of(p, in);
-    *element = down;
-    double below = loss_of(p, in);
-    *element = value;
-    return (above - below) / ((double)up - (double)down);
-}
-
 START_TEST(gradients_beside_a_sink) {
     Problem p = varied();
     p.dtype = DTYPE_FP32;
@@ -205,9 +195,9 @@ START_TEST(gradients_beside_a_sink) {
         int64_t row_slot = ((b * p.heads + h) * p.seqlen_q + i) * p.head_dim + c;
         int64_t key_slot = ((b * p.kv_heads + kv) * p.seqlen_k + j) * p.head_dim + c;
         const Results *exact = &reference.exact;
-        ck_assert_double_eq_tol(exact->dq[row_slot], slope(&p, &in, in.q + row), 1e-5);
-        ck_assert_double_eq_tol(exact->dk[key_slot], slope(&p, &in, in.k + key), 1e-5);
-        ck_assert_double_eq_tol(exact->dv[key_slot], slope(&p, &in, in.v + key), 1e-5);
+        ck_assert_double_eq_tol(exact->dq[row_slot], slope(&p, &in, in.q + row, loss_of), 1e-5);
+        ck_assert_double_eq_tol(exact->dk[key_slot], slope(&p, &in, in.k + key, loss_of), 1e-5);
+        ck_assert_double_eq_tol(exact->dv[key_slot], slope(&p, &in, in.v + key, loss_of), 1e-5);
     }
     reference_free(&reference);
     inputs_free(&in);
