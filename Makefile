@@ -275,7 +275,8 @@ lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHA
 
 # ---- tests
 #
-# Three runners: softgpu's units, the harness's units (beside a fake runtime), and whole programs.
+# Runners: softgpu's units, the harness's units (beside a fake runtime), whole programs, and the
+# chapters' steps.
 
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
@@ -283,8 +284,9 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths
-PROGRAM_SUITES := toy toy_tensor_cores tensor_cores index schedule schedule_study programs usage edges sizes broken runs matrix \
-    toy_backward backward hopper_forward hopper_backward fp8 persistent varlen torch machine_code timeline compare sabotage
+PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study programs usage runs broken \
+    matrix machine_code timeline compare sabotage
+CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent varlen torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -323,6 +325,10 @@ PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(w
     07_persistent_lpt/schedule_study.c
 FIGURES_TESTS := tests/softgpu/test_timing_figures.c
 $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
+	@echo "  link    $@"
+	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
+
+$(TESTS)/chapters: $(TESTS)/CHAPTER_runner.o $(call objects,$(PROGRAM_TESTS))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
@@ -379,21 +385,18 @@ run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TE
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
-	@echo "running the tests: programs, sanitized units, softgpu, figures, harness; each prints when it ends"
-	@$(MAKE) --no-print-directory run-tests
-	@for run in harness figures softgpu programs; do echo "== $$run" && grep '%: Checks' $(TESTS)/$$run.log; done
+	@echo "running the tests: chapters, programs, sanitized units, softgpu, figures, harness; each prints when it ends"
+	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)) $(MAKE) --no-print-directory run-tests
+	@for run in harness figures softgpu programs chapters; do echo "== $$run" && grep '%: Checks' $(TESTS)/$$run.log; done
 
 # Side by side, as many as there are jobs, the longest first. One that fails makes all fail; those
 # that run then still end and print.
-run-tests: run-programs test-sanitized run-softgpu run-figures run-harness
-run-harness run-figures run-softgpu: run-%:
+run-tests: run-chapters run-programs test-sanitized run-softgpu run-figures run-harness
+run-harness run-figures run-softgpu run-programs run-chapters: run-%:
 	@$(call shown_at_end,$(call run_suite,$*),$*)
-run-programs:
-	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)); export TEST_DISASSEMBLER; \
-	    $(call shown_at_end,$(call run_suite,programs),programs)
-.PHONY: run-tests run-harness run-figures run-softgpu run-programs
+.PHONY: run-tests run-harness run-figures run-softgpu run-chapters run-programs
 
 # Runs a command with what it prints in a file, and shows that when it has ended: its status is kept.
 shown_at_end = { $(1); } >$(TESTS)/$(2).log 2>&1; status=$$?; cat $(TESTS)/$(2).log; exit $$status
@@ -404,7 +407,7 @@ test-figures: softgpu $(TESTS)/figures $(TIMING_PROGRAMS)
 
 # The timing model beside published figures: writes common/softgpu/timing/README.md. PARTS="figures
 # ablation step locked forward flash2 backward flash1" chooses.
-validate: softgpu $(TIMING_PROGRAMS) $(foreach n,3 4 5,$(BUILD)/$(VARIANT)/chapter-$(n)/run)
+validate: softgpu $(TIMING_PROGRAMS) $(foreach n,3 4 5 7,$(BUILD)/$(VARIANT)/chapter-$(n)/run)
 	@python3 common/plot/validate.py $(BUILD)/$(VARIANT) $(BUILD) $(PARTS)
 
 FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)

@@ -32,6 +32,8 @@ CUDA_CORES = (
     "standard",
     "recompute",
 )
+# Chapter 7's blocks take their tiles from a counter, so its GPU is run whole.
+WHOLE = ("--sms", "132", "--sample", "0")
 # The steps that the papers' figures are about: standard attention, FlashAttention-2, and the rungs
 # to FlashAttention-3 with its ceiling.
 FORWARD = (
@@ -42,6 +44,7 @@ FORWARD = (
     "warp-specialised",
     "pingpong",
     "intra-warpgroup",
+    "l2-order",
     "gemm-only",
 )
 BACKWARD = (
@@ -117,8 +120,7 @@ def collect(runner, variant, chapters, lengths, figure, options, failures):
                         length,
                         "--head-dim",
                         figure["head_dim"],
-                        "--sample",
-                        "auto",
+                        *(WHOLE if chapter == 7 else ("--sample", "auto")),
                         *options,
                         "--check",
                         "none",

@@ -171,6 +171,7 @@ START_TEST(f29_no_queries_are_fine) {
         Answer a = answer_of(&c, own_steps[s]);
         ck_assert_int_eq(a.o.count, 0);
         ck_assert_int_eq(a.lse.count, 0);
+        if (s > 0 && own_steps[s].chapter == own_steps[s - 1].chapter) continue; // timed already
         Outcome o = run_chapter(own_steps[s].chapter, "--seqlen-q 0 --seqlen-k 70 --json -%s",
                                 _i ? " --causal" : "");
         every_step_is_ok(&o, outcome_json(&o, 0));

@@ -132,14 +132,24 @@ static void note_registers(void *context, const char *kernel, uint32_t registers
     r[module->register_count++] = (struct RegisterCount){strdup(kernel), registers};
 }
 
+// The bytes of an entry where they are, or unpacked into *unpacked, which the caller frees.
+static const uint8_t *bytes_of(const FatbinEntry *entry, size_t *size, uint8_t **unpacked,
+                               FatbinError *error) {
+    *unpacked = NULL;
+    *size = entry->payload_size;
+    if (entry->packing == PACKED_NOT) return entry->payload;
+    return *unpacked = fatbin_unpack(entry, size, error);
+}
+
 // Reads the register counts from the machine code beside the PTX, where there is any.
 static void read_cubin(Module *module, const Fatbin *fatbin) {
     const FatbinEntry *entry = fatbin_choose_cubin(fatbin, api_capability());
     FatbinError error;
     size_t size;
-    uint8_t *elf = entry ? fatbin_unpack(entry, &size, &error) : NULL;
+    uint8_t *unpacked = NULL;
+    const uint8_t *elf = entry ? bytes_of(entry, &size, &unpacked, &error) : NULL;
     if (elf) cubin_registers(elf, size, note_registers, module);
-    free(elf);
+    free(unpacked);
 }
 
 // Says which GPU the program's code is for, when it has no PTX for the modelled one.
@@ -208,13 +218,14 @@ static bool add_fatbin(Module *module, const void *data, size_t limit, int *adde
     const FatbinEntry *entry = fatbin_choose_ptx(&fatbin, api_capability());
     if (entry == NULL) return true;
     size_t size;
-    char *text = (char *)fatbin_unpack(entry, &size, &error);
+    uint8_t *unpacked;
+    const char *text = (const char *)bytes_of(entry, &size, &unpacked, &error);
     if (text == NULL) {
         snprintf(module->message, sizeof module->message, "%s", error.message);
         return false;
     }
     bool good = add_text(module, text, size);
-    free(text);
+    free(unpacked);
     (*added)++;
     return good;
 }

@@ -3,7 +3,8 @@
 // A set is an array of entries, the one used last in front: so finding a line again is quick,
 // and the last entry is the one to replace. An entry packs the line's number with the state of
 // its four sectors: slot << 60 | (number + 1) << 8 | valid << 4 | dirty; number + 1 = 0 is an empty
-// entry. A sector that is dirty but not valid has been written in part: which of its bytes, the
+// entry, which has no slot yet: the first line of a set gets the last slot, and so on downwards, so
+// that a cache that nobody has used is memory that nobody has touched. A sector that is dirty but not valid has been written in part: which of its bytes, the
 // entry's slot in `written` says. It is fetched only if somebody reads it before the rest is written.
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,6 @@ Cache *cache_new(uint64_t bytes, int ways) {
     c->inverse = c->sets > 1 ? ~0ull / c->sets + 1 : 0;
     c->entries = calloc((size_t)c->sets * ways + 1, sizeof *c->entries);
     if (!c->entries) abort();
-    cache_invalidate(c);
     return c;
 }
 
@@ -53,9 +53,8 @@ uint64_t cache_used(const Cache *c) {
 }
 
 void cache_invalidate(Cache *c) {
+    if (c->used) memset(c->entries, 0, (size_t)c->sets * c->ways * sizeof *c->entries);
     c->used = 0;
-    for (size_t k = 0; k < (size_t)c->sets * c->ways; k++)
-        c->entries[k] = (uint64_t)(k % c->ways) << 60;
 }
 
 // The set of a line. Neighbouring lines go to neighbouring sets, so that a buffer fills all sets
@@ -89,8 +88,13 @@ static uint64_t *touch(Cache *c, uint64_t line, uint64_t *evicted) {
     } else {
         at = c->ways - 1;
         *evicted = set[at];
-        if (!LINE_OF(set[at])) c->used++;
-        entry = SLOT_OF(set[at]) << 60 | (line + 1) << 8;
+        uint64_t slot = SLOT_OF(set[at]);
+        if (!LINE_OF(set[at])) { // then the slots of the lines in front are those above
+            c->used++;
+            slot = at;
+            for (const uint64_t *e = set; LINE_OF(*e); e++) slot--;
+        }
+        entry = slot << 60 | (line + 1) << 8;
         if (c->written) memset(written_of(c, set, entry), 0, sizeof(struct Written));
     }
     memmove(set + 1, set, at * sizeof *set);
