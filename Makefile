@@ -381,7 +381,8 @@ $(TESTS)/cubins/%.with.cubin: 05_hopper_async/%.cu $(wildcard 05_hopper_async/*.
 	@$(NVCC) -std=c++17 -O3 -Icommon -DBUILT_64=1 -arch=sm_90a -cubin $< -o $@
 TEST_CUBINS := $(TESTS)/cubins/pingpong.with.cubin $(TESTS)/cubins/intra_warpgroup.with.cubin
 
-run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
+# Runners stand side by side, so each program runs on one host thread, but where a test says else.
+run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 SOFTGPU_THREADS=1 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 

@@ -142,6 +142,27 @@ START_TEST(runs_repeat) {
 }
 END_TEST
 
+// A step's modelled time is its own: the same alone and behind other steps.
+START_TEST(steps_before_change_no_time) {
+    static const struct {
+        int chapter;
+        const char *before, *step;
+    } runs[] = {{3, "mma-sync,swizzled", "cp-async"}, {5, "pingpong", "intra-warpgroup"}};
+    const char *problem = "--json - --check none --batch 2 --heads 8 --seqlen 1024 --sms 4";
+    enter_folder();
+    Outcome o = run_chapter(runs[_i].chapter, "%s --steps %s", problem, runs[_i].step);
+    const Json *alone = step_named(outcome_json(&o, 0), runs[_i].step);
+    o = run_chapter(runs[_i].chapter, "%s --steps %s,%s", problem, runs[_i].before, runs[_i].step);
+    const Json *behind = step_named(outcome_json(&o, 0), runs[_i].step);
+    static const char *const names[] = {"cycles", "time_us", "hbm_read_bytes", "hbm_write_bytes"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        double first = json_number(alone, names[i]), second = json_number(behind, names[i]);
+        ck_assert_msg(first == second && first > 0, "%s: %s is %.10g alone and %.10g behind %s",
+                      runs[_i].step, names[i], first, second, runs[_i].before);
+    }
+}
+END_TEST
+
 // The default run: a check problem, and a timing problem whose outputs are sampled.
 START_TEST(default_run_has_two_problems) {
     enter_folder();
@@ -182,6 +203,7 @@ Suite *suite_runs(void) {
     tcase_add_test(tests, online_softmax_saves_hbm_traffic);
     tcase_add_test(tests, exhibit_fails_and_does_not_count);
     tcase_add_loop_test(tests, runs_repeat, 0, 3);
+    tcase_add_loop_test(tests, steps_before_change_no_time, 0, 2);
     tcase_add_loop_test(tests, default_run_has_two_problems, 0, 3);
     tcase_add_test(tests, sweep);
     suite_add_tcase(suite, tests);

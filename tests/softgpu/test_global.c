@@ -69,6 +69,31 @@ START_TEST(addresses_repeat) {
 }
 END_TEST
 
+// Addresses aren't used again, pages of the memory chips are, in the same order: what a program
+// allocates after it has freed everything lies where the first lay.
+START_TEST(pages_are_used_again) {
+    struct GlobalMemory *m = global_new(GB, false);
+    static const uint64_t sizes[] = {3 * GLOBAL_PAGE, 100, GLOBAL_PAGE + 1, 256};
+    enum { COUNT = sizeof sizes / sizeof *sizes };
+    uint64_t first[COUNT], address[COUNT];
+    uint64_t stays = global_alloc(m, 1000, MEMORY_MODULE, "stays");
+    for (int turn = 0; turn < 3; turn++) {
+        for (int i = 0; i < COUNT; i++) {
+            address[i] = global_alloc(m, sizes[i], MEMORY_DEVICE, NULL);
+            for (uint64_t at = 0; at < sizes[i]; at += 100) {
+                uint64_t place = global_physical(m, address[i] + at - m->device_base);
+                ck_assert_uint_ne(place / GLOBAL_PAGE,
+                                  global_physical(m, stays - m->device_base) / GLOBAL_PAGE);
+                if (at == 0 && turn == 0) first[i] = place;
+                if (at == 0) ck_assert_uint_eq(place, first[i]);
+            }
+        }
+        for (int i = 0; i < COUNT; i++) ck_assert(global_free(m, address[i]));
+    }
+    global_delete(m);
+}
+END_TEST
+
 // Memory of the program itself, made known to kernels.
 START_TEST(registered_memory) {
     static char buffer[4096];
@@ -348,6 +373,7 @@ Suite *suite_global(void) {
     tcase_add_test(tests, placement);
     tcase_add_test(tests, finding);
     tcase_add_test(tests, addresses_repeat);
+    tcase_add_test(tests, pages_are_used_again);
     tcase_add_test(tests, registered_memory);
     tcase_add_test(tests, freeing);
     tcase_add_test(tests, out_of_memory);

@@ -155,6 +155,27 @@ START_TEST(writes_and_atomics) {
 }
 END_TEST
 
+// Neighbouring pages may lie anywhere in the memory chips; an access or a copy goes to both.
+START_TEST(pages_need_not_be_neighbours) {
+    Bench *b = open_bench(false);
+    const uint64_t lines = GLOBAL_PAGE / 128, end = 2 * GLOBAL_PAGE;
+    b->memory.frames[1] = 7;
+    b->memory.frames[2] = 4;
+    access_global(b, end - 64, 4, 4, FULL_MASK, TRAFFIC_READ);
+    ck_assert_uint_eq(b->sm.request_count, 2);
+    b->sm.request_count = 0;
+    traffic_bulk(&b->warp, b->memory.device_base + end - 64, 256, TRAFFIC_WRITE);
+    ck_assert_uint_eq(b->sm.request_count, 3);
+    const uint64_t line[] = {8 * lines - 1, 4 * lines, 4 * lines + 1};
+    const unsigned sectors[] = {0xc, 0xf, 0x3};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(b->sm.requests[i].line, line[i]);
+        ck_assert_uint_eq(b->sm.requests[i].sectors, sectors[i]);
+    }
+    close_bench(b);
+}
+END_TEST
+
 START_TEST(lines_do_not_depend_on_the_host) {
     Bench *b = open_bench(false);
     access_global(b, 256, 4, 4, FULL_MASK, TRAFFIC_READ);
@@ -297,6 +318,7 @@ Suite *suite_traffic(void) {
     tcase_add_test(tests, coalescing_by_definition);
     tcase_add_test(tests, ranges_by_definition);
     tcase_add_test(tests, writes_and_atomics);
+    tcase_add_test(tests, pages_need_not_be_neighbours);
     tcase_add_test(tests, lines_do_not_depend_on_the_host);
     tcase_add_test(tests, local_memory_interleaves);
     tcase_add_test(tests, bank_conflicts);

@@ -28,6 +28,9 @@ static inline Bench *open_bench(bool with_l1) {
                                       .device_size = 1ull << 30,
                                       .host_base = 1ull << 41,
                                       .host_size = 1ull << 30};
+    uint32_t pages = (uint32_t)(b->memory.device_size / GLOBAL_PAGE);
+    b->memory.frames = calloc(pages, sizeof *b->memory.frames);
+    for (uint32_t page = 0; page < pages; page++) b->memory.frames[page] = page;
     b->gpu.settings = &b->settings;
     b->gpu.memory = &b->memory;
     b->gpu.figures = *figures_find("h100");
@@ -44,6 +47,7 @@ static inline Bench *open_bench(bool with_l1) {
 static inline void close_bench(Bench *b) {
     free(b->sm.requests);
     cache_free(b->sm.l1);
+    free(b->memory.frames);
     free(b);
 }
 

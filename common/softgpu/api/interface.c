@@ -142,6 +142,8 @@ static void interface_stats_reset(void) {
     // What is measured from here on must not depend on what ran before: neither on lines that are
     // in the L2 already nor on dirty ones that still have to leave it.
     if (api.gpu && api.gpu->l2) cache_invalidate(api.gpu->l2);
+    for (int side = 0; side < 2; side++)
+        if (api.gpu && api.gpu->near[side]) cache_invalidate(api.gpu->near[side]);
     findings_at_reset = findings_count();
 }
 

@@ -30,7 +30,10 @@ struct GlobalState {
     uint64_t memory_size; // of the modelled GPU
     uint64_t used, peak;
     uint64_t serial;
-    Allocation **live; // sorted by address
+    uint32_t *users;      // allocations in each page of the device range
+    uint8_t *frame_taken; // by frame
+    uint32_t first_free;  // no frame below is free
+    Allocation **live;    // sorted by address
     size_t live_count, live_capacity;
     Allocation *freed[REMEMBERED]; // a ring, in the order of freeing
     uint64_t freed_count;
@@ -74,6 +77,30 @@ static void reserve_windows(void) {
         void *got = mmap(want, windows[i].size, PROT_NONE, flags, -1, 0);
         if (got == want || got == MAP_FAILED) continue; // refused: then nothing else gets it either
         munmap(got, windows[i].size);
+    }
+}
+
+// The pages of the device range.
+static uint64_t pages_of(uint64_t size) {
+    return (size + GLOBAL_PAGE - 1) / GLOBAL_PAGE;
+}
+
+// An allocation begins (or ends, with -1) to use its pages. A page gets the lowest free frame when
+// its first allocation comes, and gives it back when the last one goes.
+static void use_pages(struct GlobalMemory *m, uint64_t address, uint64_t size, int by) {
+    struct GlobalState *state = m->state;
+    uint64_t offset = address - m->device_base;
+    if (offset >= m->device_size) return;
+    for (uint64_t page = offset / GLOBAL_PAGE; page < pages_of(offset + size); page++) {
+        if (by > 0 && state->users[page]++ == 0) {
+            while (state->frame_taken[state->first_free]) state->first_free++;
+            m->frames[page] = state->first_free;
+            state->frame_taken[state->first_free++] = 1;
+        } else if (by < 0 && --state->users[page] == 0) {
+            uint32_t frame = m->frames[page];
+            state->frame_taken[frame] = 0;
+            if (frame < state->first_free) state->first_free = frame;
+        }
     }
 }
 
@@ -141,6 +168,12 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     state->device = (Arena){m->device_base, m->device_size, GAP};
     state->host = (Arena){m->host_base, m->host_size, host_bytes ? GAP : 0};
     state->memory_size = device_size < range ? device_size : range;
+    // As many frames as pages: there is always a free one.
+    uint64_t pages = pages_of(range);
+    m->frames = calloc(pages, sizeof *m->frames);
+    state->users = calloc(pages, sizeof *state->users);
+    state->frame_taken = calloc(pages, 1);
+    if (!m->frames || !state->users || !state->frame_taken) abort();
     return m;
 }
 
@@ -150,6 +183,9 @@ void global_delete(struct GlobalMemory *m) {
     for (size_t i = 0; i < state->live_count; i++) drop(state->live[i]);
     for (size_t i = 0; i < REMEMBERED; i++) drop(state->freed[i]);
     free(state->live);
+    free(state->users);
+    free(state->frame_taken);
+    free(m->frames);
     release_device(m);
     if (m->host_size) munmap((void *)(uintptr_t)m->host_base, m->host_size);
     free(state);
@@ -239,9 +275,12 @@ uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, co
     if (size > arena->size) return 0;
     uint64_t need = footprint(size), takes = on_host ? 0 : need - GAP;
     if (takes > state->memory_size - state->used) return 0;
-    uint64_t address = arena->base + arena->fresh;
-    if (need <= arena->size - arena->fresh) {
-        arena->fresh += need;
+    // A large one begins with a page, so that its place in its pages is always the same.
+    uint64_t fresh = arena->fresh;
+    if (size >= GLOBAL_PAGE) fresh = pages_of(fresh) * GLOBAL_PAGE;
+    uint64_t address = arena->base + fresh;
+    if (fresh <= arena->size && need <= arena->size - fresh) {
+        arena->fresh = fresh + need;
     } else {
         address = find_gap(state, arena, need);
         if (!address) return 0;
@@ -250,6 +289,7 @@ uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, co
     if (!insert(state, address, size, kind, name)) return 0;
     state->used += takes;
     if (state->used > state->peak) state->peak = state->used;
+    use_pages(m, address, need - GAP, 1);
     // Bytes and marks are zero here: the range is fresh, or was cleared when it was freed.
     if (kind == MEMORY_MODULE || kind == MEMORY_CONSTANT) global_mark_written(m, address, size);
     return address;
@@ -307,6 +347,7 @@ bool global_free(struct GlobalMemory *m, uint64_t address) {
     uint64_t offset = address - m->device_base;
     if (offset < m->device_size) {
         state->used -= whole;
+        use_pages(m, address, whole, -1);
         if (m->written) clear(m->written + offset / 8, whole / 8);
     }
     remember(state, a);

@@ -36,6 +36,7 @@ struct GlobalMemory {
     uint8_t *device_bytes;             // where the byte at device_base lives
     uint64_t host_base, host_size;     // managed and pinned: address == pointer
     uint8_t *written; // one bit per byte of the device range, NULL when not checked
+    uint32_t *frames; // which page of the memory chips holds each page of the device range
     // private to global.c
     struct GlobalState *state;
 };
@@ -71,6 +72,14 @@ void global_usage(struct GlobalMemory *m, uint64_t *used, uint64_t *peak, uint64
 static inline uint8_t *global_pointer(const struct GlobalMemory *m, uint64_t address) {
     uint64_t offset = address - m->device_base;
     return offset < m->device_size ? m->device_bytes + offset : (uint8_t *)(uintptr_t)address;
+}
+
+// Where in the memory chips the byte `offset` of the device range lies: what caches go by. Addresses
+// of freed memory aren't used again, its pages are; so a program that frees what it allocated meets
+// the same cache sets the next time.
+#define GLOBAL_PAGE 65536u
+static inline uint64_t global_physical(const struct GlobalMemory *m, uint64_t offset) {
+    return (uint64_t)m->frames[offset / GLOBAL_PAGE] * GLOBAL_PAGE + offset % GLOBAL_PAGE;
 }
 
 // Marks bytes as written (memcpy and memset from the host, stores); asks whether all were.

@@ -25,7 +25,7 @@ void memory_time_begin(MemoryTime *m, Gpu *gpu, uint64_t now) {
     m->l2_bytes_per_clk = f->l2_bytes_per_clk * share;
     m->hbm_bytes_per_clk = f->hbm_bytes_per_s / (f->clock_ghz * 1e9) * share;
     m->port_bytes_per_clk = t->l2_port_bytes;
-    m->l2_free = m->hbm_free = (double)now;
+    m->begin = now;
     m->near_lines = near / LINE;
     for (int side = 0; side < 2; side++) {
         if (gpu->near[side] && gpu->near_share == gpu->sample) continue;
@@ -61,7 +61,8 @@ static double later(double a, double b) {
     return a > b ? a : b;
 }
 
-// Serves one request; returns when its answer is there.
+// Serves one request; returns when its answer is there, counted from the launch's begin: so the same
+// launch takes the same time whatever the clock says.
 static double serve(MemoryTime *m, Gpu *gpu, const GpuTiming *t, int sm, const L2Request *q,
                     CacheTraffic *hbm) {
     CacheTraffic moved = {0};
@@ -73,7 +74,7 @@ static double serve(MemoryTime *m, Gpu *gpu, const GpuTiming *t, int sm, const L
     hbm->read_bytes += moved.read_bytes;
     hbm->write_bytes += moved.write_bytes;
 
-    double come = (double)q->time;
+    double come = (double)(q->time - m->begin);
     double begin = later(come, m->l2_free);
     m->l2_free = begin + bytes / m->l2_bytes_per_clk;
     m->l2_busy += bytes / m->l2_bytes_per_clk;
@@ -127,7 +128,7 @@ void memory_time_serve(MemoryTime *m, Gpu *gpu, int sms, uint64_t end, CacheTraf
         uint64_t bytes = SECTOR * (uint64_t)__builtin_popcount(q->sectors);
         if (q->write != 1 && q->write != 2 && q->write != 4) l2->read_bytes += bytes;
         if (q->write && q->write != 4) l2->write_bytes += bytes;
-        uint64_t ready = (uint64_t)(serve(m, gpu, t, sm->id, q, hbm) + 0.5);
+        uint64_t ready = m->begin + (uint64_t)(serve(m, gpu, t, sm->id, q, hbm) + 0.5);
         if (ready > sm->pace->last_answer) sm->pace->last_answer = ready;
         uint32_t ticket = q->ticket;
         q->sectors = 0; // served

@@ -12,7 +12,8 @@
 
 typedef struct {
     double l2_bytes_per_clk, hbm_bytes_per_clk, port_bytes_per_clk; // of the simulated SMs
-    double l2_free, hbm_free;
+    uint64_t begin;           // of the launch; the times below count from it
+    double l2_free, hbm_free; // when each can begin the next request
     double *port_free;        // per SM
     double l2_busy, hbm_busy; // cycles
     double near_lines;        // lines in L2 up to which all are near

@@ -5,8 +5,8 @@
 // memory: an access takes as many wavefronts as the busiest of the 32 banks has different words
 // to deliver.
 //
-// Lines are numbered from the start of their address range, not by host addresses, which differ
-// from run to run: so the same program always meets the same cache sets.
+// Lines are numbered by where they lie in the memory chips, not by host addresses, which differ from
+// run to run: so the same program always meets the same cache sets.
 #include "softgpu/timing/traffic.h"
 
 #include <stdlib.h>
@@ -30,8 +30,14 @@ typedef struct {
 // Line number and byte of an address.
 static uint64_t line_of(const struct GlobalMemory *m, uint64_t address) {
     uint64_t offset = address - m->device_base;
-    if (offset < m->device_size) return offset / LINE;
+    if (offset < m->device_size) return global_physical(m, offset) / LINE;
     return HOST_LINES + (address - m->host_base) / LINE;
+}
+
+// Where the bytes from `address` to `end` leave its page, whose lines follow each other.
+static inline uint64_t page_end(const struct GlobalMemory *m, uint64_t address, uint64_t end) {
+    uint64_t left = GLOBAL_PAGE - (address - m->device_base) % GLOBAL_PAGE;
+    return left < end - address ? address + left : end;
 }
 
 L2Request *traffic_request(Sm *sm) {
@@ -146,16 +152,18 @@ void traffic_ranges(Warp *w, const Ranges *ranges, TrafficKind kind, bool bypass
     Lines lines;
     lines.count = 0;
     for (int k = 0; k < ranges->count; k++) {
-        const Range *r = &ranges->range[k];
-        add_bytes(&lines, line_of(m, r->begin), r->begin % LINE, r->bytes, kind == TRAFFIC_WRITE);
+        uint64_t at = ranges->range[k].begin, end = at + ranges->range[k].bytes;
+        for (uint64_t next; at < end; at = next) {
+            next = page_end(m, at, end);
+            add_bytes(&lines, line_of(m, at), at % LINE, next - at, kind == TRAFFIC_WRITE);
+        }
     }
     touch_lines(w, &lines, kind, bypass_l1);
 }
 
-void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
-    Sm *sm = w->sm;
-    if (!sm->gpu->settings->timing || !bytes) return;
-    uint64_t line = line_of(sm->gpu->memory, address);
+// A part of a bulk copy's bytes inside a page.
+static void touch_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
+    uint64_t line = line_of(w->sm->gpu->memory, address);
     unsigned at = address % LINE;
     for (uint64_t end = at + bytes; end; line++) {
         Touched t = {.line = line};
@@ -167,6 +175,16 @@ void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
             touch_line(w, &t, kind, true);
         end -= to;
         at = 0;
+    }
+}
+
+void traffic_bulk(Warp *w, uint64_t address, uint64_t bytes, TrafficKind kind) {
+    const Gpu *gpu = w->sm->gpu;
+    if (!gpu->settings->timing) return;
+    uint64_t end = address + bytes;
+    for (uint64_t next; address < end; address = next) {
+        next = page_end(gpu->memory, address, end);
+        touch_bulk(w, address, next - address, kind);
     }
 }
 
