@@ -62,8 +62,10 @@ static unsigned long checksum(const char *path) {
     return sum;
 }
 
-// Opens the notes, or begins new ones.
+// Opens the notes, or begins new ones. The first time only: paths may be relative to the folder
+// where the test begins.
 static void state_open(void) {
+    if (passed != NULL) return;
     char program[4096], emulator[4096], first[64];
     const char *build = getenv("TEST_BUILD"), *state = getenv("TEST_STATE");
     ck_assert_msg(build != NULL && state != NULL, "make test-long sets TEST_BUILD and TEST_STATE");
