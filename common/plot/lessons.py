@@ -37,8 +37,13 @@ PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
 PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
 # What a marker may name beside a run: its script.
 TABLES = {"make table-fp8": "table_fp8.py"}
-# Runs whose timeline is drawn beside the lesson, where softgpu times them.
-TIMELINES = {5: ["--steps", "warp-specialised,pingpong,intra-warpgroup"]}
+# Runs whose timeline is drawn beside the lesson, where softgpu times them: of how many SMs, ./run's
+# options, timeline.py's. Chapter 7's tiles of a head are one fewer than the SMs, as on the whole GPU at 16k.
+TIMELINES = {
+    5: (2, ["--steps", "warp-specialised,pingpong,intra-warpgroup"], []),
+    7: (12, ["--causal", "--sms", "12", "--batch", "1", "--heads", "6", "--seqlen", "1408", "--head-dim", "128",
+             "--steps", "persistent,lpt"], ["--tiles"]),
+}
 KINDS = {
     "roofline": "Times are a roofline: what the busiest unit alone would take.",
     "modelled": "Times are modelled.",
@@ -178,12 +183,13 @@ def warnings_in(shown):
     return [text for text in paragraphs if re.match(r"--sample \d+: ", text)]
 
 
-def run_chapter(program, options):
+def run_chapter(program, options, environment=None):
     """One run: its JSON, its CSV, and what it printed."""
     with tempfile.TemporaryDirectory() as scratch:
         done = subprocess.run([program, *options, "--json", f"{scratch}/run.json", "--csv",
                                f"{scratch}/run.csv", "--plot", f"{scratch}/run.png"],
-                              stdout=subprocess.PIPE, encoding="utf-8", check=False)
+                              stdout=subprocess.PIPE, encoding="utf-8", check=False,
+                              env={**os.environ, **(environment or {})})
         if done.returncode != 0:
             raise SystemExit(f"lessons: {program} {' '.join(options)} ended with status "
                              f"{done.returncode}; the lesson stays as it is")
@@ -195,13 +201,14 @@ def run_chapter(program, options):
         return run, csv, shown
 
 
-def draw_timeline(program, options, picture):
+def draw_timeline(program, timeline, picture):
     """The timeline of a run; a GPU has none, and the picture stays as it is."""
+    sms, options, drawn = timeline
     with tempfile.TemporaryDirectory() as scratch:
         trace = pathlib.Path(scratch, "trace.json")
-        run_chapter(program, [*options, "--trace", str(trace)])
+        run_chapter(program, [*options, "--trace", str(trace)], {"SOFTGPU_TRACE_SMS": str(sms)})
         if trace.exists():
-            draw("timeline.py", trace, picture)
+            draw("timeline.py", trace, picture, *drawn)
 
 
 def table_text(script, variant, chapter):

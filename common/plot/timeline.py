@@ -1,11 +1,15 @@
 """Draws a timeline of ./run --trace: who computed what when, over a few blocks of keys.
 
 usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K]
+       timeline.py TRACE.json OUT.png --tiles
 
 A panel for each kernel of the trace that marks its phases, all on one scale: its warpgroups (white is
 waiting), and below them the tensor cores (whose products), the MUFUs (how many of the four work on
 exponentials) and TMA, as far as the trace has them. The panel begins with the first warpgroup's
 softmax number --skip (default: in the middle of the block's) and shows --steps of them (default 3).
+
+With --tiles a panel is the whole kernel and a row each of its SMs, with a bar for every tile of queries that
+its first warpgroup of consumers worked on, from the end of the one before to that of its own epilogue.
 """
 
 import argparse
@@ -259,6 +263,62 @@ def draw(views, about, options):
     save(figure, options.png)
 
 
+def tiles_of(kernel):
+    """For each SM of the trace the bars (begin, end) of its first warpgroup's tiles."""
+    rows = {}
+    for span in kernel["spans"]:
+        if span["kind"] == "phase":
+            rows.setdefault(span["sm"], {}).setdefault(span["track"], []).append(span)
+    tiles = {}
+    for sm, tracks in rows.items():
+        finishing = [name for name in tracks if any(s["name"] == "epilogue" for s in tracks[name])]
+        bars = []
+        for name in sorted(finishing, key=lambda name: (len(name), name))[:1]:
+            begin = None
+            for span in sorted(tracks[name], key=lambda s: s["begin"]):
+                begin = span["begin"] if begin is None else begin
+                if span["name"] == "epilogue":
+                    bars.append((begin, span["end"]))
+                    begin = None
+        if bars:
+            tiles[int(sm.split()[1])] = bars
+    return tiles
+
+
+def draw_tiles(kernels, about, options):
+    plot = load_pyplot()
+    from matplotlib.patches import Patch
+
+    found = [(kernel["name"].split("<")[0], tiles_of(kernel)) for kernel in kernels]
+    found = [(name, tiles) for name, tiles in found if tiles]
+    if not found:
+        raise SystemExit(f"timeline.py: no kernel in {options.trace} marks an epilogue")
+    longest = max(end for _, tiles in found for bars in tiles.values() for _, end in bars)
+    tall = sum(0.2 * len(tiles) + 0.8 for _, tiles in found) + 0.9
+    figure, places = plot.subplots(len(found), 1, figsize=(11, tall), squeeze=False, sharex=True)
+    for axes, (name, tiles) in zip(places[:, 0], found):
+        last = max(bars[-1][1] for bars in tiles.values())
+        idle = 1 - sum(bars[-1][1] for bars in tiles.values()) / (last * len(tiles))
+        for row, bars in tiles.items():
+            for k, (begin, end) in enumerate(bars):
+                axes.barh(row, end - begin, left=begin, height=0.8, color=(DARK, LIGHT)[k % 2],
+                          edgecolor="black", linewidth=0.4)
+        axes.set_title(f"{name}: {last:,.0f} cycles; SMs have nothing to do {100 * idle:.0f}% of them",
+                       fontsize=10, loc="left")
+        axes.set_ylim(max(tiles) + 0.6, min(tiles) - 0.6)
+        axes.set_xlim(0, 1.01 * longest)
+        axes.set_ylabel("SM")
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+    clock = about["clock_ghz"]
+    places[-1, 0].set_xlabel(f"cycles; a thousand are {1 / clock:.2f} µs at {clock:.3g} GHz\nmodelled: {about['gpu']}")
+    figure.legend(handles=[Patch(facecolor=DARK, edgecolor="black", label="a tile"),
+                           Patch(facecolor=LIGHT, edgecolor="black", label="the next one")],
+                  loc="lower center", ncols=2, frameon=False, fontsize=9)
+    figure.tight_layout(rect=(0, 0.35 / tall, 1, 1))
+    save(figure, options.png)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("trace")
@@ -267,8 +327,12 @@ def main():
     parser.add_argument("--block", type=int)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--skip", type=int)
+    parser.add_argument("--tiles", action="store_true")
     options = parser.parse_args()
     kernels, about = read(options.trace)
+    if options.tiles:
+        draw_tiles(kernels, about, options)
+        return
     views = [view for view in (choose(kernel, options) for kernel in kernels) if view]
     if not views:
         raise SystemExit(f"timeline.py: no kernel in {options.trace} marks a softmax on SM {options.sm}; "

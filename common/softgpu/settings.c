@@ -193,6 +193,7 @@ const char *settings_read(Settings *settings) {
 
     *settings = (Settings){.checks = CHECK_MEM | CHECK_INIT | CHECK_RACE | CHECK_SYNC};
     settings->timing = true;
+    settings->trace_sms = TRACE_SMS;
     settings->threads = cores > 0 ? cores : 1;
     if (!bad) bad = read_gpu(&settings->gpu);
     if (!bad) bad = read_checks(&settings->checks);
@@ -202,6 +203,7 @@ const char *settings_read(Settings *settings) {
     if (!bad) bad = read_clock(&settings->clock_ghz);
     if (!bad) bad = read_int("SOFTGPU_SMS", 0, 1024, &settings->sms);
     if (!bad) bad = read_int("SOFTGPU_SAMPLE", 0, 1024, &settings->sample);
+    if (!bad) bad = read_int("SOFTGPU_TRACE_SMS", 1, TRACE_SMS_MOST, &settings->trace_sms);
     if (!bad) bad = read_int("SOFTGPU_THREADS", 1, 1024, &settings->threads);
     if (!bad) bad = read_switch("SOFTGPU_STRICT", &settings->strict);
     if (!bad) bad = read_switch("SOFTGPU_TIMING", &settings->timing);

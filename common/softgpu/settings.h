@@ -27,6 +27,7 @@ typedef struct {
     bool report_json;  // SOFTGPU_REPORT=json; report_file: SOFTGPU_REPORT_FILE, NULL = stderr
     const char *report_file;
     const char *trace; // SOFTGPU_TRACE: the timeline's file; NULL: none
+    int trace_sms;     // SOFTGPU_TRACE_SMS: how many SMs are in it
 } Settings;
 
 // Reads the environment. Returns NULL and fills *settings, or a message that names the variable and

@@ -57,6 +57,17 @@ START_TEST(program) {
 }
 END_TEST
 
+// Of as many SMs as asked for: ten blocks on five SMs, of which two alone have fewer.
+START_TEST(more_sms) {
+    ck_assert_int_eq(run_phases("--sms 5 --trace two.json"), 0);
+    Timeline two = timeline_read("two.json");
+    ck_assert_int_eq(run_phases("--sms 5 --trace-sms 5 --trace five.json"), 0);
+    Timeline five = timeline_read("five.json");
+    ck_assert_int_lt(bars_of(&two, "block", NULL), 10);
+    ck_assert_int_eq(bars_of(&five, "block", NULL), 10);
+}
+END_TEST
+
 // Python reads it too: a strict reader apart from our own.
 START_TEST(python_reads_it) {
     ck_assert_int_eq(run_phases("--trace phases.json"), 0);
@@ -122,6 +133,12 @@ START_TEST(picture) {
     ck_assert_int_ne(system(command), 0);
     ck_assert_ptr_nonnull(strstr(file_text("err"), "t.png is no timeline of ./run --trace"));
     ck_assert_ptr_null(strstr(file_text("err"), "Traceback"));
+    // The tiles of persistent blocks, in a picture of their own.
+    outcome = run_chapter(7, "--steps persistent --causal --seqlen 520 --heads 2 --head-dim 64 "
+                             "--sms 3 --check none --trace tiles.json");
+    ck_assert_int_eq(outcome.status, 0);
+    snprintf(command, sizeof command, "%s %s tiles.json tiles.png --tiles 2>err", python, script);
+    ck_assert_msg(system(command) == 0 && file_exists("tiles.png"), "%s", file_text("err"));
 }
 END_TEST
 
@@ -150,6 +167,7 @@ Suite *suite_timeline(void) {
     TCase *tests = tcase_create("timeline");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, program);
+    tcase_add_test(tests, more_sms);
     tcase_add_test(tests, python_reads_it);
     tcase_add_loop_test(tests, refused, 0, 5);
     tcase_add_test(tests, chapter);

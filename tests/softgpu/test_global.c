@@ -354,6 +354,7 @@ START_TEST(refusals) {
         {"SOFTGPU_CLOCK", "1.5GHz", "GHz"},
         {"SOFTGPU_SMS", "2000", "from 0 to 1024"},
         {"SOFTGPU_THREADS", "0", "from 1 to 1024"},
+        {"SOFTGPU_TRACE_SMS", "0", "from 1 to 256"},
         {"SOFTGPU_STRICT", "yes", "expected 0 or 1"},
         {"SOFTGPU_REPORT", "xml", "one of text, json"},
     };

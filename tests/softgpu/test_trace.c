@@ -33,7 +33,7 @@ static Launch launch;
 
 static void make_gpu(void) {
     make_path();
-    settings = (Settings){.trace = path};
+    settings = (Settings){.trace = path, .trace_sms = TRACE_SMS};
     kernel = (Kernel){.name = "some \"kernel\""};
     launch = (Launch){.kernel = &kernel, .grid = {4, 3, 2}, .block = {256, 1, 1}};
     memset(sms, 0, sizeof sms);
@@ -257,6 +257,7 @@ START_TEST(markers) {
     set_up();
     options.timing = true;
     options.trace = path;
+    options.trace_sms = TRACE_SMS;
     ck_assert_int_eq(run(256, marked), 0);
     trace_finish();
     for (uint32_t k = 0; k < 256; k++) ck_assert_uint_eq(results[k], 8 + k);
@@ -292,6 +293,7 @@ START_TEST(no_markers) {
     set_up();
     options.timing = true;
     options.trace = path;
+    options.trace_sms = TRACE_SMS;
     ck_assert_int_eq(run(32, "{ .reg .pred phase; .reg .pred aphase$x; .reg .b32 phase$y; }\n"
                              "mov.u32 %out, 0;\n"),
                      0);

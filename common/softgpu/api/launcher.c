@@ -38,6 +38,7 @@ static const char usage[] =
     "  --report KIND     text or json: how findings are written (on standard error)\n"
     "  --report-file F   write the report to a file\n"
     "  --trace FILE      write a timeline for ui.perfetto.dev: the first SMs' warps and units\n"
+    "  --trace-sms N     of how many SMs (default 2)\n"
     "  --stats           counters per kernel at the end\n"
     "  --no-timing       no caches and no modelled time: faster\n"
     "  --threads N       host threads (default: the cores)\n"
@@ -55,7 +56,8 @@ static const struct {
     {"--numerics", "SOFTGPU_NUMERICS"}, {"--clock", "SOFTGPU_CLOCK"},
     {"--sms", "SOFTGPU_SMS"},           {"--sample", "SOFTGPU_SAMPLE"},
     {"--report", "SOFTGPU_REPORT"},     {"--report-file", "SOFTGPU_REPORT_FILE"},
-    {"--trace", "SOFTGPU_TRACE"},       {"--threads", "SOFTGPU_THREADS"},
+    {"--trace", "SOFTGPU_TRACE"},       {"--trace-sms", "SOFTGPU_TRACE_SMS"},
+    {"--threads", "SOFTGPU_THREADS"},
 };
 
 // Options without one.

@@ -9,7 +9,7 @@
 #include "softgpu/timing/trace_parts.h"
 
 // Launches come one after the other, and there is one file.
-static TraceSm traced[TRACE_SMS];
+static TraceSm *traced[TRACE_SMS_MOST]; // made when first needed
 static int traced_count;
 static uint64_t launch_begin; // SM clock
 
@@ -173,10 +173,12 @@ void trace_launch_begin(Gpu *gpu, const Launch *launch, int sms, uint64_t now) {
     traced_count = 0;
     for (int s = 0; s < gpu->figures.sms; s++) gpu->sm[s].trace = NULL;
     if (!path || !choose_file(path)) return;
-    traced_count = sms < TRACE_SMS ? sms : TRACE_SMS;
+    traced_count = sms < gpu->settings->trace_sms ? sms : gpu->settings->trace_sms;
     launch_begin = now;
     for (int s = 0; s < traced_count; s++) {
-        TraceSm *t = &traced[s];
+        TraceSm *t = traced[s];
+        if (!t) t = traced[s] = calloc(1, sizeof *t);
+        if (!t) abort();
         t->sm = gpu->sm[s].id;
         t->count = 0;
         t->dropped = 0;
@@ -201,9 +203,10 @@ void trace_launch_end(Gpu *gpu, const Launch *launch, double time_us) {
 
 void trace_finish(void) {
     trace_file_close();
-    for (int s = 0; s < TRACE_SMS; s++) {
-        free(traced[s].spans);
-        traced[s] = (TraceSm){0};
+    for (int s = 0; s < TRACE_SMS_MOST; s++) {
+        if (traced[s]) free(traced[s]->spans);
+        free(traced[s]);
+        traced[s] = NULL;
     }
 }
 

@@ -15,7 +15,8 @@
 #include "softgpu/machine/machine.h"
 
 enum {
-    TRACE_SMS = 2, // the first SMs of a launch; the others do the same
+    TRACE_SMS = 2, // the first SMs of a launch, if the settings don't say how many
+    TRACE_SMS_MOST = 256,
     TRACE_GAP = 64,
     TRACE_SPANS_MOST = 1 << 17, // of an SM in a launch; the file says how many more there were
     TRACE_FILE_MOST = 1 << 21,  // of all launches; later ones are left out, and the file says so

@@ -33,9 +33,10 @@ static struct {
     Known *known;
     uint32_t known_count, known_capacity;
     uint64_t events, dropped_spans, dropped_launches;
-    bool named[1 + SM_PROCESS + TRACE_SMS]; // processes
+    bool named[1 + SM_PROCESS + TRACE_SMS_MOST]; // processes
     const char *gpu;
     double clock_ghz;
+    int sms;       // of the launch with the most of them
     double end_us; // where the last bar so far ends
 } file;
 
@@ -95,7 +96,7 @@ void trace_file_close(void) {
     fprintf(file.stream,
             ", \"clock_ghz\": %.17g, \"traced_sms\": %d, \"dropped_spans\": %llu, "
             "\"dropped_launches\": %llu}}\n",
-            file.clock_ghz, TRACE_SMS, (unsigned long long)file.dropped_spans,
+            file.clock_ghz, file.sms, (unsigned long long)file.dropped_spans,
             (unsigned long long)file.dropped_launches);
     bool written = !ferror(file.stream) && fflush(file.stream) == 0;
     if (written && file.to_stdout) copy_to_stdout();
@@ -334,7 +335,7 @@ static void write_kernel(const TraceLaunch *l) {
             block[1], block[2]);
 }
 
-void trace_file_launch(const TraceLaunch *launch, TraceSm *sms, int count) {
+void trace_file_launch(const TraceLaunch *launch, TraceSm *const *sms, int count) {
     if (!file.stream) return;
     TraceLaunch moved = *launch, *l = &moved;
     // A launch's time need not be that of the traced SMs: yet the next one begins behind them.
@@ -342,15 +343,16 @@ void trace_file_launch(const TraceLaunch *launch, TraceSm *sms, int count) {
     note_end(l->begin_us + l->time_us);
     file.gpu = l->gpu;
     file.clock_ghz = l->clock_ghz;
+    if (count > file.sms) file.sms = count;
     uint64_t spans = 0;
-    for (int s = 0; s < count; s++) spans += sms[s].count;
+    for (int s = 0; s < count; s++) spans += sms[s]->count;
     if (file.events + spans > TRACE_FILE_MOST) {
         file.dropped_launches++;
         return;
     }
     write_kernel(l);
     for (int s = 0; s < count; s++) {
-        file.dropped_spans += sms[s].dropped;
-        write_sm(l, &sms[s]);
+        file.dropped_spans += sms[s]->dropped;
+        write_sm(l, sms[s]);
     }
 }

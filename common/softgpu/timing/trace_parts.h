@@ -57,7 +57,7 @@ typedef struct {
 bool trace_file_open(const char *path);
 const char *trace_file_path(void); // NULL: none is open
 // Writes a launch and the spans of its SMs, which it sorts.
-void trace_file_launch(const TraceLaunch *launch, TraceSm *sms, int count);
+void trace_file_launch(const TraceLaunch *launch, TraceSm *const *sms, int count);
 void trace_file_close(void);
 
 #endif
