@@ -169,6 +169,9 @@ static int run_all(const Options *options, const Device *device, const bool *cho
     }
     bool drawn = out->draw && draw_plot("chapter.py", out->csv, out->png, &message);
     fprintf(out->table, "\n%s%s%s\n", out->csv, drawn ? "  " : "", drawn ? out->png : "");
+    if (options->save != NULL) fprintf(out->table, "%s/*.npy\n", options->save);
+    if (options->trace != NULL && device->softgpu != NULL)
+        fprintf(out->table, "%s: open it in ui.perfetto.dev\n", options->trace);
     if (out->draw && !drawn) fprintf(stderr, "run: %s\n", message.text);
     return status;
 }

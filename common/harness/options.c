@@ -10,6 +10,8 @@
 
 #include "harness/lengths.h"
 
+enum { MOST_COUNT = 1024 }; // of SMs and host threads, in softgpu
+
 typedef enum {
     TAKES_NOTHING, // sets a bool
     TAKES_TEXT,    // a const char *
@@ -24,8 +26,8 @@ typedef enum {
     TAKES_SAMPLE,
     TAKES_DEVICE,
     TAKES_SWEEP,
-    TAKES_COUNT,   // text that must be a whole number from 1
-    TAKES_CLOCK,   // text that must be a positive number
+    TAKES_COUNT,   // text that must be a whole number from 1 to MOST_COUNT
+    TAKES_CLOCK,   // text that must be a number of GHz
     IN_CHAPTER,    // belongs to the chapter `later`
     WITH_STUDY,    // sets a bool where the chapter has a study; else it belongs to `later`
     STUDY_CYCLES,  // two numbers of cycles, in such a chapter
@@ -325,10 +327,14 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
             return true;
         }
         if (!size_in_range(line->name, value, 0, &number, message)) return false;
+        if (number > MOST_COUNT)
+            return refuse(message, "--%s %s: at most %d", line->name, value, MOST_COUNT);
         o->sample = (int)number;
         return true;
     case TAKES_COUNT:
         if (!size_in_range(line->name, value, 1, &number, message)) return false;
+        if (number > MOST_COUNT)
+            return refuse(message, "--%s %s: at most %d", line->name, value, MOST_COUNT);
         *(const char **)place = value;
         return true;
     case TAKES_REAL:
@@ -340,8 +346,8 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
         }
         return true;
     case TAKES_CLOCK:
-        if (!real_number(value, &real) || real <= 0) {
-            return refuse(message, "--%s %s: give a number above 0", line->name, value);
+        if (!real_number(value, &real) || real < 0.1 || real > 10) {
+            return refuse(message, "--%s %s: give GHz, from 0.1 to 10", line->name, value);
         }
         *(const char **)place = value;
         return true;
