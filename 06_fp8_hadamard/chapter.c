@@ -7,6 +7,9 @@
 static const Step *const steps[] = {&naive_step,     &intra_warpgroup_step, &per_tensor_step,
                                     &per_block_step, &hadamard_step,        &two_level_step};
 
+// A Hadamard matrix of this kind has a power of 2 of rows.
+static const int head_dims[] = {64, 128, 256, 0};
+
 const Chapter chapter = {
     .number = 6,
     .folder = "06_fp8_hadamard",
@@ -14,6 +17,7 @@ const Chapter chapter = {
     .gpu = "h100",
     .min_capability = 90,
     .arch_specific = true,
+    .head_dims = head_dims,
     .has_backward = false,
     .default_backward = false,
     .steps = steps,

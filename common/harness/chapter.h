@@ -17,12 +17,13 @@ typedef struct {
 } DefaultProblem;
 
 typedef struct {
-    int number;         // 3
-    const char *folder; // "03_online_softmax"
-    const char *title;  // "online softmax"
-    const char *gpu;    // softgpu models this one unless --gpu says otherwise
-    int min_capability; // 80, 90, 100: a real GPU older than this can't run it
-    bool arch_specific; // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
+    int number;           // 3
+    const char *folder;   // "03_online_softmax"
+    const char *title;    // "online softmax"
+    const char *gpu;      // softgpu models this one unless --gpu says otherwise
+    int min_capability;   // 80, 90, 100: a real GPU older than this can't run it
+    bool arch_specific;   // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
+    const int *head_dims; // that its kernels can be built for, ended by 0; NULL: all of them
     bool has_backward, default_backward;
     bool has_varlen, has_sinks; // some step beside naive takes these; chapter 1: naive does
     const Step *const *steps;   // naive first, then the chapter before's last step, then its own

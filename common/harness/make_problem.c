@@ -10,6 +10,14 @@ static int64_t given_or(int64_t given, int64_t otherwise) {
     return given != NOT_GIVEN ? given : otherwise;
 }
 
+// Has the chapter kernels for this head_dim? NULL: for all.
+static bool is_offered(const Chapter *chapter, int head_dim) {
+    const int *offered = chapter->head_dims;
+    for (; offered != NULL && *offered != 0; offered++)
+        if (*offered == head_dim) return true;
+    return chapter->head_dims == NULL;
+}
+
 // Chooses the built variant that holds head_dim, or says which command builds one.
 static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *built, int *variant,
                            Message *message) {
@@ -19,7 +27,7 @@ static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *
                       (long long)head_dim);
     }
     for (int i = 0; built[i] != 0; i++) {
-        if (built[i] < head_dim) continue;
+        if (built[i] < head_dim || !is_offered(chapter, built[i])) continue;
         *variant = built[i];
         return true;
     }
@@ -28,7 +36,8 @@ static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *
         snprintf(list + strlen(list), sizeof list - strlen(list), "%d ", built[i]);
     }
     int wanted = 256;
-    for (int t = 4; t >= 0; t--) wanted = tiles[t] >= head_dim ? tiles[t] : wanted;
+    for (int t = 4; t >= 0; t--)
+        if (tiles[t] >= head_dim && is_offered(chapter, tiles[t])) wanted = tiles[t];
     return refuse(message, "--head-dim %lld: not built; make chapter-%d HEAD_DIMS=\"%s%d\"",
                   (long long)head_dim, chapter->number, list, wanted);
 }

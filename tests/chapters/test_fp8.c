@@ -69,9 +69,11 @@ START_TEST(refused_in_a_sentence) {
     } cases[] = {
         {"--dtype fp32", "use --dtype fp16 or bf16"},
         {"--backward", "backward"},
+        // Not 192, for which there is no transform.
+        {"--head-dim 136", "make chapter-6 HEAD_DIMS=\"64 128 256\""},
     };
     enter_folder();
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < 3; c++) {
         Outcome run = run_chapter(6, "--steps %s --seqlen 10 %s", all_steps, cases[c].options);
         ck_assert_int_eq(run.status, 2);
         ck_assert_msg(strstr(run.err, cases[c].words) != NULL, "%s", run.err);
@@ -129,6 +131,28 @@ START_TEST(value_not_finite_spoils_its_column) {
     for (long i = 0; i < 70; i++)
         for (long d = 0; d < 64; d++)
             ck_assert_int_eq(isnan(a.o.values[at(&a.o, 0, i, 0, d)]) != 0, d == 5);
+}
+END_TEST
+
+// A key that isn't there has a score of 0. Where all others are far below, it would take all the weight:
+// one key too many at a tile's end, of rows that see all or all but the first or last, changes O from 1 to 0.
+START_TEST(no_key_that_is_not_there) {
+    static const long tiles[][2] = {{64, 160}, {128, 224}};
+    enter_folder();
+    for (size_t t = 0; t < sizeof tiles / sizeof *tiles; t++)
+        for (long keys = tiles[t][1] - 1; keys <= 2 * tiles[t][1] + 1; keys += tiles[t][1] + 1) {
+            Case c = case_make(1, 1, 1, 64, keys, (int)tiles[t][0]);
+            fill_with(&c.q, 2);
+            fill_with(&c.k, -2);
+            fill_with(&c.v, 1);
+            static const char *const masks[] = {"", "--causal", "--window 70,0"};
+            for (int m = 0; m < 3; m++) {
+                Answer a = run_case(&c, steps[_i], masks[m]);
+                for (long i = 0; i < a.o.count; i++)
+                    ck_assert_msg(fabs(a.o.values[i] - 1) < 0.01, "%ld keys, %s: o is %g", keys,
+                                  masks[m], (double)a.o.values[i]);
+            }
+        }
 }
 END_TEST
 
@@ -349,6 +373,7 @@ Suite *suite_fp8(void) {
     tcase_add_test(problems, refused_in_a_sentence);
     tcase_add_loop_test(inputs, what_is_not_finite_becomes_nan, 0, STEPS);
     tcase_add_loop_test(inputs, value_not_finite_spoils_its_column, 0, STEPS);
+    tcase_add_loop_test(inputs, no_key_that_is_not_there, 0, STEPS);
     tcase_add_loop_test(inputs, odd_but_finite, 0, STEPS);
     tcase_add_loop_test(inputs, blocks_of_values_far_apart, 0, STEPS);
     tcase_add_loop_test(elsewhere, f53_weights_sum_to_one, 0, STEPS);

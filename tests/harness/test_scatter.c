@@ -201,6 +201,10 @@ START_TEST(overflow_is_refused) {
         {DTYPE_FP16, 1, 0, 6e4f / 5, 1, "--scale 1: scores reach"},
         {DTYPE_FP16, 1, 0, 1, 1e4f, "--dtype fp16: dq reaches"},
         {DTYPE_BF16, 1e4f, 0, 1, 1, NULL},
+        {DTYPE_BF16, 1e6f, 0, 1, 1, NULL},
+        {DTYPE_BF16, 1e9f, 0, 1, 1, "too coarse in fp32"},
+        {DTYPE_BF16, -1e9f, 0, 1, 1, "too coarse in fp32"},
+        {DTYPE_FP32, 1e9f, 0, 1, 1, NULL},
         {DTYPE_FP32, 1e4f, 0, 1, 1, NULL},
         {DTYPE_FP32, 1e38f, 0, 1, 1, "in fp32 (at most 3.40282e+38)"},
     };

@@ -286,7 +286,7 @@ int main(int argc, char **argv) {
     }
     for (int head_dim = 64; head_dim <= 256; head_dim *= 2) {
         check_orthogonal(head_dim);
-        check<__half>(NORMAL, 2, 2, 1, 133, 2 * key_block(head_dim) + 1, head_dim);
+        check<__half>(NORMAL, 2, 2, 1, 250, 2 * key_block(head_dim) + 1, head_dim);
         check<__nv_bfloat16>(NORMAL, 1, 4, 2, 64, 96, head_dim);
         check<__half>(NORMAL, 1, 1, 1, 1, 1, head_dim);
         check<__half>(NORMAL, 2, 48, 48, 3, 2, head_dim); // 288 items: more than thread blocks

@@ -306,6 +306,12 @@ static bool survives(const char *library, const char *name) {
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// A block that gets many items goes through its loops often: with all SMs each has one or two.
+START_TEST(quantise_on_few_sms) {
+    ck_assert_int_eq(softgpu("--no-timing --sms 2", "quantise"), 0);
+}
+END_TEST
+
 // No function dies of missing arguments and handles that are none.
 START_TEST(empty_calls) {
     char command[1024], library[512];
@@ -338,6 +344,7 @@ Suite *suite_programs(void) {
     tcase_add_test(tests, other_gpus);
     tcase_add_test(tests, refused_calls_are_no_errors);
     tcase_add_test(tests, killed_launcher);
+    tcase_add_test(tests, quantise_on_few_sms);
     tcase_add_test(tests, contended_locks_are_quick);
     tcase_add_test(tests, json_report);
     tcase_add_loop_test(tests, bad_usage, 0, sizeof usage / sizeof *usage);
