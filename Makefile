@@ -281,7 +281,7 @@ lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHA
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
-    definedness race race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
+    definedness race race_lanes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study programs usage runs broken \
@@ -447,14 +447,15 @@ run_sanitized = echo "== sanitized: softgpu, harness, fuzzers" && export CK_DEFA
     $(TESTS)/softgpu && $(TESTS)/harness && $(TESTS)/fuzz_ptx 3000 1 $(FUZZ_SEEDS) && \
     $(TESTS)/fuzz_fatbin 3000 1 && $(TESTS)/fuzz_npy 3000 1
 
-# How fast the emulator is: chapter 1's kernels, and the same attention in plain C.
+# How fast the emulator is: chapter 1's kernels, and the same attention in plain C; and what the
+# checks cost.
 $(TESTS)/plain_attention: tests/bench/plain_attention.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@echo "  cc      $<"
 	@$(CC) $(CFLAGS) -O3 $< -o $@ -lm
 
-bench-softgpu: $(BUILD)/$(VARIANT)/chapter-1/run $(SOFTGPU)/lib/libcudart.so $(TESTS)/plain_attention
-	@sh tests/bench/bench.sh $(BUILD)/$(VARIANT)/chapter-1/run $(TESTS)/plain_attention
+bench-softgpu: $(BUILD)/$(VARIANT)/chapter-1/run $(BUILD)/$(VARIANT)/chapter-5/run $(SOFTGPU)/lib/libcudart.so $(TESTS)/plain_attention
+	@sh tests/bench/bench.sh $(BUILD)/$(VARIANT)/chapter-1/run $(TESTS)/plain_attention $(BUILD)/$(VARIANT)/chapter-5/run
 
 format:
 	@command -v clang-format >/dev/null || { echo "clang-format is missing; install the package clang-format" >&2; exit 1; }

@@ -279,9 +279,9 @@ END_TEST
 
 // Sets the environment to one variable and reads it.
 static const char *read_with(const char *variable, const char *value, Settings *settings) {
-    static const char *const all[] = {"GPU",    "CHECK", "SCHEDULE", "ASYNC",       "NUMERICS",
-                                      "CLOCK",  "SMS",   "SAMPLE",   "THREADS",     "STRICT",
-                                      "TIMING", "STATS", "REPORT",   "REPORT_FILE", "TRACE"};
+    static const char *const all[] = {
+        "GPU",     "CHECK",  "SCHEDULE", "ASYNC", "NUMERICS", "CLOCK",       "SMS",   "SAMPLE",
+        "THREADS", "STRICT", "TIMING",   "STATS", "REPORT",   "REPORT_FILE", "TRACE", "TRACE_SMS"};
     char name[40];
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         snprintf(name, sizeof name, "SOFTGPU_%s", all[i]);

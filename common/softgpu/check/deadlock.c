@@ -68,9 +68,55 @@ static void say_lanes(Text *t, uint32_t lanes) {
 
 // ---- one warp
 
-// Where a group has stopped: the instruction that it waits in. A blocked one has been carried out.
+// Where a group has stopped: the instruction that it waits in. What blocks it has been carried out,
+// but for those that are tried again.
 static const Insn *group_place(const Group *g) {
-    return g->state == GROUP_BLOCKED && g->block != BLOCK_WGMMA ? g->pc - 1 : g->pc;
+    bool again = g->block == BLOCK_WGMMA || g->block == BLOCK_MBARRIER || g->block == BLOCK_MEMORY;
+    return g->state == GROUP_BLOCKED && !again ? g->pc - 1 : g->pc;
+}
+
+// Does it go round a loop, or sleep in one?
+static bool is_going(const Group *g) {
+    if (g->state == GROUP_BLOCKED) return g->block == BLOCK_SLEEP;
+    return g->state == GROUP_RUNS || g->state == GROUP_DEFERRED;
+}
+
+// The shortest loop that holds both instructions, or the first if there is no second: a branch that
+// goes back across them. NULL: none.
+static const Insn *loop_around(const Kernel *kernel, const Insn *a, const Insn *b) {
+    const Insn *best = NULL;
+    ptrdiff_t shortest = 0;
+    for (uint32_t k = 0; k < kernel->code_count; k++) {
+        const Insn *end = &kernel->code[k];
+        const Branch *branch = end->extra;
+        if (!(end->flags & INSN_BACKWARD) || !branch || !branch->target) continue;
+        const Insn *begin = branch->target;
+        if (a < begin || a > end || (b && (b < begin || b > end))) continue;
+        if (best && end - begin >= shortest) continue;
+        best = end;
+        shortest = end - begin;
+    }
+    return best;
+}
+
+// The mbarrier that a group of warp `warp` waits at, or NULL: one that has suspended it, or one that
+// a loop asks, in which the group is.
+static const Mbarrier *awaited(const Cta *cta, int warp, const Group *g) {
+    const Kernel *kernel = cta->warps[warp].kernel;
+    if (g->state == GROUP_BLOCKED && g->block == BLOCK_MBARRIER)
+        return mbarrier_find(cta, (uint32_t)g->number);
+    const Mbarrier *b;
+    for (int k = 0; is_going(g) && (b = mbarrier_get(cta, k)); k++)
+        if (b->wait && b->waiting >> warp & 1 && loop_around(kernel, g->pc, b->wait)) return b;
+    return NULL;
+}
+
+// What a loop asks for without end, if that can be told; otherwise where the group is in it.
+static const Insn *asked_in_loop(const Kernel *kernel, const Group *g) {
+    const Insn *end = loop_around(kernel, g->pc, NULL);
+    for (const Insn *i = end ? ((const Branch *)end->extra)->target : NULL; end && i <= end; i++)
+        if (i->flags & INSN_POLL) return i;
+    return group_place(g);
 }
 
 void report_divergent(Warp *w) {
@@ -112,8 +158,9 @@ typedef struct {
     GroupState state;
     BlockKind block;
     int number;
-    uint64_t warps; // bit per warp
-    uint32_t lanes; // of the first of them
+    const Mbarrier *mbarrier; // that it waits at; NULL: it doesn't
+    uint64_t warps;           // bit per warp
+    uint32_t lanes;           // of the first of them
     uint32_t live;
 } Place;
 
@@ -126,7 +173,7 @@ static void add_place(Place *places, int *count, Place p, int warp) {
     for (int k = 0; k < *count; k++) {
         Place *q = &places[k];
         if (q->place != p.place || q->state != p.state || q->block != p.block ||
-            q->number != p.number || q->lanes != p.lanes)
+            q->number != p.number || q->mbarrier != p.mbarrier || q->lanes != p.lanes)
             continue;
         q->warps |= 1ull << warp;
         return;
@@ -148,6 +195,14 @@ static int find_places(const Cta *cta, Place *places) {
             if (g->state == GROUP_BLOCKED) {
                 p.block = g->block;
                 p.number = g->block == BLOCK_BARRIER ? g->number : 0;
+            }
+            p.mbarrier = awaited(cta, k, g);
+            if (p.mbarrier && p.mbarrier->wait) {
+                p.place = p.mbarrier->wait;
+                p.state = GROUP_BLOCKED; // in effect
+                p.block = BLOCK_MBARRIER;
+            } else if (is_going(g)) {
+                p.place = asked_in_loop(w->kernel, g);
             }
             add_place(places, &count, p, k);
         }
@@ -226,27 +281,34 @@ static void say_registers(Text *t, const Cta *cta, const Place *p) {
     }
 }
 
-// The mbarriers at which somebody waits.
-static void say_mbarriers(Text *t, const Kernel *kernel, const Cta *cta) {
+static void say_mbarrier(Text *t, const Kernel *kernel, const Cta *cta, const Mbarrier *b) {
+    MbarrierState s = mbarrier_state(cta, b->address);
+    say(t, "\n    mbarrier at 0x%x, phase %llu (parity %u): %u of %u arrivals are missing",
+        b->address, (unsigned long long)b->phases, s.phase & 1, s.pending, s.expected);
+    if (b->bytes_expected || b->bytes_come)
+        say(t, "\n    it expects %llu bytes, and %llu have come",
+            (unsigned long long)b->bytes_expected, (unsigned long long)b->bytes_come);
+    if (b->last_arrival) {
+        say(t, "\n    the last arrival was ");
+        say_place(t, kernel, b->last_arrival);
+    } else {
+        say(t, "\n    nobody has arrived yet");
+    }
+}
+
+// The mbarriers at which somebody waits, apart from those that `places` name.
+static void say_other_mbarriers(Text *t, const Kernel *kernel, const Cta *cta, const Place *places,
+                                int count) {
     const Mbarrier *b;
     for (int k = 0; (b = mbarrier_get(cta, k)); k++) {
-        if (!b->wait) continue;
-        MbarrierState s = mbarrier_state(cta, b->address);
+        bool named = !b->wait;
+        for (int n = 0; n < count; n++) named |= places[n].mbarrier == b;
+        if (named) continue;
         say(t, "\n  ");
         say_warps(t, b->waiting);
         say(t, " wait%s in ", b->waiting & (b->waiting - 1) ? "" : "s");
         say_place(t, kernel, b->wait);
-        say(t, "\n    mbarrier at 0x%x, phase %llu (parity %u): %u of %u arrivals are missing",
-            b->address, (unsigned long long)b->phases, s.phase & 1, s.pending, s.expected);
-        if (b->bytes_expected || b->bytes_come)
-            say(t, "\n    it expects %llu bytes, and %llu have come",
-                (unsigned long long)b->bytes_expected, (unsigned long long)b->bytes_come);
-        if (b->last_arrival) {
-            say(t, "\n    the last arrival was ");
-            say_place(t, kernel, b->last_arrival);
-        } else {
-            say(t, "\n    nobody has arrived yet");
-        }
+        say_mbarrier(t, kernel, cta, b);
     }
 }
 
@@ -266,6 +328,7 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
         bool many = p->warps & (p->warps - 1) || (p->lanes != p->live && p->lanes & (p->lanes - 1));
         say(t, spins ? " keep%s going round a loop at " : " wait%s in ", many ? "" : "s");
         say_place(t, kernel, p->place);
+        if (p->mbarrier) say_mbarrier(t, kernel, cta, p->mbarrier);
         if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
         if (p->block == BLOCK_CLUSTER) say_cluster(t, cta);
         if (p->block == BLOCK_REGISTERS) say_registers(t, cta, p);
@@ -274,7 +337,7 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
             say(t, " for the other warps of the warpgroup, which have not issued the wgmma that it "
                    "waits for");
     }
-    say_mbarriers(t, kernel, cta);
+    say_other_mbarriers(t, kernel, cta, places, count);
 }
 
 static void report(LaunchState *launch, const char *what, const char *mend) {

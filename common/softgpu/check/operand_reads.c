@@ -142,7 +142,7 @@ void operand_reads_committed(Warpgroup *g, Warp *w, uint64_t group, uint64_t fro
     if (r->group != group + 1) { // the first of the four warps
         race_agent_close(&r->agent);
         r->insn = wgmma_op(g, from)->insn;
-        r->agent = race_agent_open(w, r->insn, RACE_WGMMA);
+        r->agent = race_agent_open(w, r->insn, -1, RACE_WGMMA);
         r->group = group + 1;
         r->committed = r->entered = r->waited = 0;
         r->entered_b = false;
@@ -158,7 +158,7 @@ void operand_reads_waited(Warpgroup *g, Warp *w, uint64_t group) {
     if (r->group != group + 1) return;
     for (int k = 0; k < WARPGROUP; k++) enter_a(r, g, k);
     enter_b(r, g);
-    race_agent_to_warp(&r->agent, w);
+    race_agent_to_warp(&r->agent, w, FULL_MASK);
     r->waited |= (uint8_t)(1 << w->id % WARPGROUP);
     if (r->waited == ALL_WARPS) race_agent_close(&r->agent);
 }

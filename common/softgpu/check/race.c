@@ -19,9 +19,17 @@ static void race_reset(Race *r, const Cta *cta, int threads) {
     if (r->thread_capacity < threads) {
         free(r->thread);
         r->thread = allocate((size_t)threads * sizeof *r->thread);
+        r->logs = realloc(r->logs, (size_t)threads * sizeof *r->logs);
+        if (!r->logs) abort();
+        memset(r->logs + r->thread_capacity, 0,
+               (size_t)(threads - r->thread_capacity) * sizeof *r->logs);
         r->thread_capacity = threads;
     }
     memset(r->thread, 0, (size_t)threads * sizeof *r->thread);
+    for (int t = 0; t < threads; t++) {
+        r->thread[t].clock = 1;
+        log_reset(&r->logs[t]);
+    }
     memset(r->memo, 0, sizeof r->memo);
     memset(r->reported, 0, sizeof r->reported);
     r->mbarrier_count = 1;
@@ -69,6 +77,11 @@ void race_cta_free(Cta *cta) {
         free(r->slots);
         free(r->mbarriers);
         free(r->thread);
+        for (int t = 0; t < r->thread_capacity; t++) {
+            free(r->logs[t].ring);
+            free(r->logs[t].knows);
+        }
+        free(r->logs);
         free(r->nodes);
         free(r->bytes);
         free(r);
@@ -82,6 +95,10 @@ void race_cta_free(Cta *cta) {
 
 // ---- accesses of warps
 
+static bool writes(RaceAccess access) {
+    return access != RACE_READ && access != RACE_STRONG_READ && access != RACE_TILE_READ;
+}
+
 static RacePass pass_of(Warp *w, const Insn *i, Cta *cta, RaceAccess access) {
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
@@ -92,19 +109,19 @@ static RacePass pass_of(Warp *w, const Insn *i, Cta *cta, RaceAccess access) {
         .w = w,
         .insn = i,
         .knowledge = t,
+        .lane = -1,
         .node = {.thread = t,
                  .flags = strong                ? NODE_STRONG
                           : access == RACE_COPY ? NODE_COPY
                                                 : 0,
-                 .clock = race_vector(r, t, SEEN)[t],
+                 .clock = r->thread[t].clock,
                  .insn = i->index},
-        .write = access != RACE_READ && access != RACE_STRONG_READ,
+        .write = writes(access),
     };
 }
 
-// Enters the bytes that the lanes touch.
-static void enter_lanes(RacePass *pass, const uint32_t offset[WARP_SIZE], unsigned size,
-                        uint32_t mask) {
+void race_enter_lanes(RacePass *pass, const uint32_t offset[WARP_SIZE], unsigned size,
+                      uint32_t mask) {
     uint64_t wide[WARP_SIZE];
     Ranges ranges;
     pass->offset = offset;
@@ -119,12 +136,54 @@ static void enter_lanes(RacePass *pass, const uint32_t offset[WARP_SIZE], unsign
     }
 }
 
+// Keeps the access for as long as not all lanes know of it.
+static void log_pass(const RacePass *p, const uint32_t offset[WARP_SIZE], unsigned size,
+                     uint32_t mask, RaceAccess access) {
+    LaneAccess a = {.cta = p->cta,
+                    .insn = p->insn,
+                    .clock = p->node.clock,
+                    .rows = mask,
+                    .mask = mask,
+                    .size = size,
+                    .write = p->write,
+                    .strong = p->node.flags & NODE_STRONG,
+                    .copy = p->node.flags & NODE_COPY,
+                    .tile = access >= RACE_TILE_READ};
+    uint32_t low = ~0u, high = 0, all = mask == FULL_MASK;
+    for (int l = 0; l < WARP_SIZE; l++) {
+        a.offset[l] = offset[l];
+        if (!all && !(mask >> l & 1)) continue;
+        low = offset[l] < low ? offset[l] : low;
+        high = offset[l] > high ? offset[l] : high;
+    }
+    a.low = low;
+    a.high = high + size;
+    if (a.tile) a.mask = p->w->live;
+    log_add(&p->race->logs[p->node.thread], &a);
+}
+
 void race_shared(Warp *w, const Insn *i, Cta *cta, const uint32_t offset[WARP_SIZE], unsigned size,
                  uint32_t mask, RaceAccess access, RaceOrder order) {
     RacePass pass = pass_of(w, i, cta, access);
+    const struct RaceThread *thread = &pass.race->thread[pass.node.thread];
+    bool tile = access >= RACE_TILE_READ;
     if (cta != w->cta) race_reached(cta->race, w, i, pass.node.thread, pass.node.clock);
-    enter_lanes(&pass, offset, size, mask);
-    if (access < RACE_STRONG_READ || access == RACE_COPY) return;
+    uint32_t rest = mask;
+    for (int k = 0; !tile && k < thread->class_count && rest; k++) {
+        uint32_t part = rest & thread->classes[k].mask;
+        if (!part) continue;
+        RacePass of_class = pass;
+        of_class.knowledge = thread->classes[k].knowledge;
+        race_enter_lanes(&of_class, offset, size, part);
+        if (of_class.unmet) log_check(&of_class, tile);
+        rest &= ~part;
+    }
+    if (rest) {
+        race_enter_lanes(&pass, offset, size, rest);
+        if (pass.unmet) log_check(&pass, tile);
+    }
+    log_pass(&pass, offset, size, mask, access);
+    if (access < RACE_STRONG_READ || access > RACE_ATOMIC) return;
     race_flag(w, cta->race, offset, mask, access != RACE_STRONG_WRITE, pass.write, order);
 }
 
@@ -133,7 +192,8 @@ void race_copy_landed(Warp *w, const Insn *i, const uint32_t offset[WARP_SIZE], 
     if (!race_on(w)) return;
     RacePass pass = pass_of(w, i, w->cta, RACE_COPY);
     pass.quiet = true; // others' accesses since the issue are found by closed.h
-    enter_lanes(&pass, offset, size, mask);
+    race_enter_lanes(&pass, offset, size, mask);
+    log_pass(&pass, offset, size, mask, RACE_COPY);
 }
 
 // ---- agents
@@ -142,12 +202,13 @@ static bool uses_async_proxy(RaceAgentKind kind) {
     return kind != RACE_ST_ASYNC && kind != RACE_RED_ASYNC;
 }
 
-RaceAgent race_agent_open(Warp *w, const Insn *i, RaceAgentKind kind) {
+RaceAgent race_agent_open(Warp *w, const Insn *i, int lane, RaceAgentKind kind) {
     if (!race_on(w)) return (RaceAgent){0};
     Race *r = race_of(w);
     r->proxies |= uses_async_proxy(kind);
     RaceAgent a = {.kind = kind,
-                   .thread = slot_for_agent(r, w),
+                   .thread = slot_for_agent(r, lane_knowledge(r, race_thread(w), lane)),
+                   .lane = lane,
                    .race = r,
                    .generation = r->generation,
                    .insn = i,
@@ -178,7 +239,10 @@ void race_agent_access(RaceAgent *a, Cta *cta, uint32_t low, uint32_t high, Race
         .cta = cta->race,
         .w = a->issuers[0],
         .insn = a->insn,
-        .knowledge = a->issuer_count > 1 ? r->meeting : race_thread(a->issuers[0]),
+        .knowledge = a->issuer_count > 1 ? r->meeting
+                                         : lane_knowledge(r, race_thread(a->issuers[0]), a->lane),
+        .lane = a->lane,
+        .alone = a->issuer_count == 1,
         .node = {.thread = a->thread,
                  .kind = (uint8_t)a->kind,
                  .flags = (uint8_t)((uses_async_proxy(a->kind) ? NODE_ASYNC_PROXY : 0) |
@@ -192,10 +256,8 @@ void race_agent_access(RaceAgent *a, Cta *cta, uint32_t low, uint32_t high, Race
     race_enter(&pass, low, high);
 }
 
-void race_agent_to_warp(const RaceAgent *a, Warp *w) {
-    if (!agent_is(a)) return;
-    uint32_t *seen = race_vector(a->race, race_thread(w), SEEN) + a->thread;
-    if (*seen < a->clock) *seen = a->clock;
+void race_agent_to_warp(const RaceAgent *a, Warp *w, uint32_t lanes) {
+    if (agent_is(a)) lanes_learn(a->race, w, lanes, a->thread, a->clock);
 }
 
 void race_agent_close(RaceAgent *a) {

@@ -40,7 +40,6 @@ void clocks_reset(Race *r, int threads) {
     }
     memset(r->vectors, 0, vectors_size(r->stride, r->knowledge_capacity));
     r->knowledge_count = (uint32_t)threads;
-    for (int t = 0; t < threads; t++) race_vector(r, (Knowledge)t, SEEN)[t] = 1;
     r->slot_count = 0;
     r->fenced = r->proxies = r->flagged = false;
 }
@@ -76,14 +75,18 @@ void knowledge_meet(Race *r, Knowledge to, Warp *const *warps, int count) {
     }
 }
 
-void clock_up(Race *r, uint16_t thread) {
-    race_vector(r, thread, SEEN)[thread]++;
+void knowledge_copy(Race *r, Knowledge to, Knowledge from) {
+    memcpy(race_vector(r, to, SEEN), race_vector(r, from, SEEN), vectors_size(r->stride, 1));
 }
 
-void knowledge_release(Race *r, Warp *w, Knowledge to) {
-    uint16_t t = race_thread(w);
-    knowledge_join(r, to, t);
-    clock_up(r, t);
+bool knowledge_within(const Race *r, Knowledge k, Knowledge of) {
+    uint32_t more = 0;
+    for (int v = 0; v < (r->fenced ? VECTORS : 1); v++) {
+        const uint32_t *a = race_vector(r, k, (RaceVector)v),
+                       *b = race_vector(r, of, (RaceVector)v);
+        for (int e = 0; e < r->used; e++) more |= a[e] > b[e];
+    }
+    return !more;
 }
 
 // ---- slots
@@ -99,8 +102,8 @@ static uint16_t slot_new(Race *r) {
     return (uint16_t)r->used++;
 }
 
-uint16_t slot_for_agent(Race *r, const Warp *w) {
-    const uint32_t *seen = race_vector(r, race_thread(w), SEEN) + r->threads;
+uint16_t slot_for_agent(Race *r, Knowledge by) {
+    const uint32_t *seen = race_vector(r, by, SEEN) + r->threads;
     for (int s = 0; s < r->slot_count; s++) {
         const RaceSlot *slot = &r->slots[s];
         if (!slot->mbarrier && !slot->open && seen[s] >= slot->last)

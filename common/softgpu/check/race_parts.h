@@ -1,7 +1,9 @@
 // Private to the race check: its state, and how its files divide the work.
 //
-//   race.c         a cluster's state comes and goes; agents
+//   race.c         a cluster's state comes and goes; accesses, agents
 //   race_clock.c   who knows what: vector clocks
+//   race_lanes.c   … and which lanes of a warp know it
+//   race_log.c     what lanes have done since they last met: order inside a warp
 //   race_sync.c    what barriers, mbarriers, fences and flags pass on
 //   race_exit.c    accesses to a CTA that may have ended
 //   race_shadow.c  the last accesses to every byte, and the question whether a new one may follow
@@ -20,7 +22,13 @@
 
 #include "softgpu/check/race.h"
 
-enum { RACE_SLOTS = 1024, RACE_MEMOS = 256, RACE_RECENT = 8, RACE_REPORTED = 64 };
+enum {
+    RACE_SLOTS = 1024,
+    RACE_MEMOS = 256,
+    RACE_RECENT = 8,
+    RACE_REPORTED = 64,
+    RACE_LOGGED = 128
+};
 
 // An access, and at the same time the first of a set of accesses: it and those of `parent`. Number
 // 0 is nobody: its clock 0 is known to all.
@@ -32,7 +40,8 @@ typedef struct {
     uint32_t insn;
     uint32_t parent;
 } RaceNode;
-enum { NODE_STRONG = 1, NODE_ASYNC_PROXY = 2, NODE_COPY = 4 };
+// NODE_FENCED: its lanes have executed a proxy fence behind it (where its clock doesn't tell).
+enum { NODE_STRONG = 1, NODE_ASYNC_PROXY = 2, NODE_COPY = 4, NODE_FENCED = 8 };
 // … and, in a set of a granule, which of its 4 bytes were read: a bit each, from here on.
 enum { NODE_BYTES = 4, ALL_BYTES = 15 };
 
@@ -79,6 +88,36 @@ typedef struct {
     Knowledge knowledge;
 } RaceFlag;
 
+// Lanes of a warp that know more than what all of its lanes do.
+typedef struct {
+    uint32_t mask;
+    Knowledge knowledge;
+} RaceClass;
+
+// An access of lanes to shared memory, kept for as long as not all lanes of the warp know of it.
+typedef struct {
+    const RaceCta *cta;
+    const Insn *insn;
+    uint32_t clock;
+    uint32_t order;            // counts the accesses of the warp
+    uint32_t rows;             // lanes whose `offset` is one of an access
+    uint32_t mask;             // whose access it is; of a tile's all, for any may have made any
+    uint32_t released, fenced; // … and have released, put a proxy fence behind it
+    uint32_t low, high, size;  // all bytes lie in [low, high); of each lane
+    bool write, strong, copy, tile;
+    uint32_t offset[WARP_SIZE];
+} LaneAccess;
+
+// The last accesses of a warp: those numbered first to next - 1, in a ring.
+typedef struct {
+    LaneAccess *ring;
+    uint32_t capacity, first, next;
+    uint32_t released_to, fenced_to; // all lanes have released (fenced) those before this one
+    uint32_t unreleased, unfenced;   // lanes that may have others
+    uint32_t order;                  // of the last access
+    uint32_t (*knows)[WARP_SIZE];    // [i][j]: lane i knows of lane j's up to this order; or NULL
+} LaneLog;
+
 // What a warp is about to enter, lately made nodes.
 typedef struct {
     uint32_t insn, clock, node;
@@ -124,9 +163,13 @@ struct Race {
     RaceMbarrier *mbarriers; // [0] isn't used
     uint32_t mbarrier_count, mbarrier_capacity;
     struct RaceThread {
+        uint32_t clock;
         Knowledge released, acquirable; // by relaxed accesses; 0: none
         RaceRecent recent[RACE_RECENT];
+        int class_count;
+        RaceClass classes[WARP_SIZE]; // disjoint; the knowledge stays behind class_count, for reuse
     } * thread;
+    LaneLog *logs; // of each warp
     int thread_capacity;
     Knowledge cluster_pending, cluster_completed;
     Knowledge meeting; // scratch: what several issuers all know
@@ -167,15 +210,45 @@ void knowledge_join(Race *r, Knowledge to, Knowledge from);
 void knowledge_clear(Race *r, Knowledge k);
 // What all of these warps know.
 void knowledge_meet(Race *r, Knowledge to, Warp *const *warps, int count);
-// The warp's knowledge goes into `to`, and the warp's clock up.
-void knowledge_release(Race *r, Warp *w, Knowledge to);
-void clock_up(Race *r, uint16_t thread);
-// A slot's entry in the vectors: for an agent that `w` opens; for an mbarrier.
-uint16_t slot_for_agent(Race *r, const Warp *w);
+void knowledge_copy(Race *r, Knowledge to, Knowledge from);
+// Is all that `k` knows known to `of`?
+bool knowledge_within(const Race *r, Knowledge k, Knowledge of);
+// A slot's entry in the vectors: for an agent that somebody opens who knows `by`; for an mbarrier.
+uint16_t slot_for_agent(Race *r, Knowledge by);
 uint16_t slot_for_mbarrier(Race *r);
 static inline RaceSlot *slot_of(Race *r, uint16_t thread) {
     return &r->slots[thread - r->threads];
 }
+
+// ---- race_lanes.c
+
+static inline bool is_whole(const Warp *w, uint32_t lanes) {
+    return !(w->live & ~lanes);
+}
+// What this lane knows; for -1 what all lanes of the warp do.
+Knowledge lane_knowledge(const Race *r, uint16_t thread, int lane);
+// The lanes learn of what `from` knows; of an entry of a vector up to this clock.
+void lanes_acquire(Race *r, Warp *w, uint32_t lanes, Knowledge from);
+void lanes_learn(Race *r, Warp *w, uint32_t lanes, uint16_t entry, uint32_t clock);
+// What any lane of the warp knows of an entry.
+uint32_t warp_knows(const Race *r, uint16_t thread, uint16_t entry);
+// What the lanes know and have done goes into `to`. lanes_released follows, once for all that one
+// instruction releases.
+void lanes_publish(Race *r, Warp *w, uint32_t lanes, Knowledge to);
+void lanes_released(Race *r, Warp *w, uint32_t lanes);
+void lanes_release(Race *r, Warp *w, uint32_t lanes, Knowledge to); // both
+// A proxy fence of these lanes.
+void lanes_fenced(Race *r, Warp *w, uint32_t lanes);
+
+// ---- race_log.c
+
+void log_reset(LaneLog *log);
+void log_add(LaneLog *log, const LaneAccess *a);
+// These lanes have met: each knows of what the others had done.
+void log_met(LaneLog *log, uint32_t lanes);
+// The lanes of `log` release, or fence: what other lanes have done, and they don't know of, is
+// entered once more, as done at the warp's clock, which comes behind that.
+void log_settle(Race *r, Warp *w, uint32_t lanes, bool fences);
 
 // ---- race_sync.c
 
@@ -204,6 +277,9 @@ typedef struct {
     RaceNode node;                    // what is entered, apart from its bytes
     uint32_t ids[16];                 // … its numbers by bytes, once they are made
     bool write, quiet;
+    bool unmet;                  // meets something that the same warp did, and not all lanes know
+    int lane;                    // whose: of an agent, the issuer; -1: of the whole warp
+    bool alone;                  // of an agent: one warp has issued it, `w`
     uint32_t fine;               // a write that has been found to be ordered before
     uint32_t set, bytes, result; // what add_read made last
     // Of a warp's access; NULL of an agent's.
@@ -216,6 +292,14 @@ typedef struct {
 void race_begin(RacePass *pass);
 // Enters an access to [low, high).
 void race_enter(RacePass *pass, uint32_t low, uint32_t high);
+// Enters the bytes that lanes touch.
+void race_enter_lanes(RacePass *pass, const uint32_t offset[WARP_SIZE], unsigned size,
+                      uint32_t mask);
+// Of a pass that is `unmet`: reports the first lanes between which order is missing. `tile`: nobody
+// knows which lane touches which bytes.
+void log_check(RacePass *pass, bool tile);
+// Of an agent's: has a lane other than the issuer touched [low, high), and the issuer doesn't know?
+bool log_meets(const RacePass *pass, uint32_t low, uint32_t high);
 void shadow_reset(RaceCta *c);
 
 // ---- race_exit.c
@@ -231,6 +315,8 @@ void race_reach_end(RaceCta *c);
 // An access of `pass` to the bytes at `at` follows `earlier`, and may not.
 void report_race(RacePass *pass, uint32_t at, const RaceNode *earlier, bool earlier_writes,
                  RaceVerdict verdict);
+// Lane `lane` (-1: any) follows another lane of its warp, `other` (-1: any).
+void report_lanes(RacePass *pass, uint32_t at, int lane, int other, const LaneAccess *earlier);
 void report_init(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t address,
                  const RaceMbarrier *b, bool fence);
 void report_skipped(Warp *w, const Insn *i, int lane, uint32_t address, uint64_t known,

@@ -67,6 +67,11 @@ static void describe(const Race *r, const RaceNode *n, bool writes, char *to, si
     }
 }
 
+// Does this agent's issuer find what other lanes of its own warp have done?
+static bool is_same_warp(const RacePass *p, const RaceNode *n) {
+    return p->alone && n->kind == RACE_NO_AGENT && n->thread == race_thread(p->w);
+}
+
 // One sentence on what to do.
 static const char *mend_of(const RacePass *p, const RaceNode *n, bool writes) {
     switch ((RaceAgentKind)n->kind) {
@@ -85,6 +90,10 @@ static const char *mend_of(const RacePass *p, const RaceNode *n, bool writes) {
                "bytes, or in one that the others then meet at a barrier.";
     case RACE_NO_AGENT: break;
     }
+    if (p->node.kind != RACE_NO_AGENT && is_same_warp(p, n))
+        return "Let the lanes of the warp meet (__syncwarp, bar.warp.sync, or a barrier) between "
+               "the "
+               "two: that they execute together orders nothing in memory.";
     if (p->node.kind != RACE_NO_AGENT)
         return writes
                    ? "Let the writers arrive at a barrier behind their writes, and the thread "
@@ -127,11 +136,43 @@ void report_race(RacePass *p, uint32_t at, const RaceNode *n, bool writes, RaceV
         report_proxy(p, at, n, writes, verdict);
         return;
     }
-    char which[100];
-    describe(r, n, writes, which, sizeof which);
+    char which[120];
+    if (p->node.kind != RACE_NO_AGENT && is_same_warp(p, n))
+        snprintf(which, sizeof which, "which other lanes of its warp %s",
+                 writes ? "write" : "read");
+    else
+        describe(r, n, writes, which, sizeof which);
     finding_pair(p->w, p->insn, lane_at(p, at), FINDING_RACE, &r->kernel->code[n->insn],
                  mend_of(p, n, writes),
                  "%s shared memory at 0x%x, %s: nothing puts the two in order", verb(p), at, which);
+}
+
+// "lane 3", "lanes of the warp together".
+static void name_lane(int lane, const char *open, char *to, size_t size) {
+    if (lane < 0)
+        snprintf(to, size, "%s", open);
+    else
+        snprintf(to, size, "lane %d", lane);
+}
+
+void report_lanes(RacePass *p, uint32_t at, int lane, int other, const LaneAccess *earlier) {
+    if (is_told(p->race, p->insn, earlier->insn->index, 2 * VERDICT_RACE + 2)) return;
+    char who[40];
+    name_lane(other, "other lanes", who, sizeof who);
+    finding_pair(
+        p->w, p->insn, lane, FINDING_RACE, earlier->insn,
+        earlier->copy
+            ? "Put __syncwarp() (bar.warp.sync), or a barrier, behind the wait for the "
+              "copy: the wait makes known to each lane only what it has copied itself."
+            : "Put __syncwarp() (bar.warp.sync), or a barrier, between the two: that lanes "
+              "execute together, or shuffle, orders nothing in memory.",
+        "%s shared memory at 0x%x, which %s of the same warp %s: nothing puts the two in "
+        "order",
+        verb(p), at, who,
+        earlier->copy    ? "has copied to"
+        : earlier->write ? other < 0 ? "write" : "writes"
+        : other < 0      ? "read"
+                         : "reads");
 }
 
 void report_init(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t address,
@@ -151,7 +192,7 @@ void report_init(Warp *w, const Insn *i, int lane, const Cta *cta, uint32_t addr
         "Put a barrier (__syncthreads; of the cluster, if blocks use each other's) between "
         "mbarrier.init and the first use.",
         "uses the mbarrier at 0x%x, and nothing puts that behind its initialisation by "
-        "another warp",
+        "another thread",
         address);
 }
 

@@ -144,12 +144,31 @@ static inline bool is_seen(const RacePass *p, const RaceNode *n) {
 }
 
 static inline bool is_published(const RacePass *p, const RaceNode *n) {
-    return n->clock <= p->vectors[PUBLISHED][n->thread];
+    return n->flags & NODE_FENCED || n->clock <= p->vectors[PUBLISHED][n->thread];
 }
 
-static inline RaceVerdict judge(const RacePass *p, const RaceNode *earlier) {
-    if (!is_seen(p, earlier))
-        return earlier->flags & p->node.flags & NODE_STRONG ? VERDICT_ORDERED : VERDICT_RACE;
+// An access by the issuing warp itself?
+static inline bool is_own(const RacePass *p, const RaceNode *n) {
+    return n->kind == RACE_NO_AGENT && n->thread == race_thread(p->w);
+}
+
+// Something that not all who now access [low, high) know of. What the same warp has done is a
+// question of lanes: for warps it is asked when the pass has ended (log_check).
+static RaceVerdict judge_unseen(RacePass *p, const RaceNode *earlier, uint32_t low, uint32_t high) {
+    if (earlier->flags & p->node.flags & NODE_STRONG) return VERDICT_ORDERED;
+    if (!is_own(p, earlier)) return VERDICT_RACE;
+    if (p->node.kind == RACE_NO_AGENT) {
+        p->unmet = true;
+        return VERDICT_ORDERED;
+    }
+    return p->alone && !log_meets(p, low, high) ? VERDICT_ORDERED : VERDICT_RACE;
+}
+
+static inline RaceVerdict judge(RacePass *p, const RaceNode *earlier, uint32_t low, uint32_t high) {
+    if (!is_seen(p, earlier)) {
+        RaceVerdict verdict = judge_unseen(p, earlier, low, high);
+        if (verdict || p->node.kind == RACE_NO_AGENT || !is_own(p, earlier)) return verdict;
+    }
     if (!(p->node.flags & NODE_ASYNC_PROXY) || earlier->kind != RACE_NO_AGENT ||
         is_published(p, earlier))
         return VERDICT_ORDERED;
@@ -157,24 +176,25 @@ static inline RaceVerdict judge(const RacePass *p, const RaceNode *earlier) {
                                                                  : VERDICT_UNFENCED;
 }
 
-static inline void check_write(RacePass *p, uint32_t at, uint32_t earlier) {
+// All bytes of [low, high) were written alike.
+static inline void check_write(RacePass *p, uint32_t low, uint32_t high, uint32_t earlier) {
     if (earlier == p->fine || p->quiet) return;
     const RaceNode *node = &p->race->nodes[earlier];
-    RaceVerdict verdict = judge(p, node);
+    RaceVerdict verdict = judge(p, node, low, high);
     if (verdict)
-        report_race(p, at, node, true, verdict);
-    else
-        p->fine = earlier;
+        report_race(p, low, node, true, verdict);
+    else if (p->node.kind == RACE_NO_AGENT || !is_own(p, node))
+        p->fine = earlier; // whatever the bytes
 }
 
-// `bytes` are those of the granule that are written.
-static void check_reads(RacePass *p, uint32_t at, uint32_t set, unsigned bytes) {
+// All granules of [low, high) were read alike; `bytes` are those of each that are written.
+static void check_reads(RacePass *p, uint32_t low, uint32_t high, uint32_t set, unsigned bytes) {
     if (p->quiet) return;
     while (set) {
         const RaceNode *node = &p->race->nodes[set];
         bool meets = node->flags >> NODE_BYTES & bytes;
-        RaceVerdict verdict = meets ? judge(p, node) : VERDICT_ORDERED;
-        if (verdict) report_race(p, at, node, false, verdict);
+        RaceVerdict verdict = meets ? judge(p, node, low, high) : VERDICT_ORDERED;
+        if (verdict) report_race(p, low, node, false, verdict);
         set = node->parent;
     }
 }
@@ -184,7 +204,8 @@ static void check_reads(RacePass *p, uint32_t at, uint32_t set, unsigned bytes) 
 // Is this read covered by the new one, for all that will be asked?
 static bool is_covered(const RacePass *p, const RaceNode *n, unsigned bytes) {
     const RaceNode *mine = &p->node;
-    if (!is_seen(p, n)) return false;
+    bool own = mine->kind == RACE_NO_AGENT && is_own(p, n);
+    if (!own && !is_seen(p, n)) return false;
     if (n->flags >> NODE_BYTES & ~bytes) return false;
     if (mine->flags & ~n->flags & NODE_STRONG) return false; // the new one excuses more
     if (!p->race->proxies || n->kind != RACE_NO_AGENT || n->thread == mine->thread) return true;
@@ -279,7 +300,7 @@ static void enter_bytes(RacePass *p, uint32_t g, unsigned from, unsigned to) {
         uint32_t write = write_in(last), reads = reads_in(last);
         if (p->write && write == id && !reads) return;
         if (!p->write) {
-            check_write(p, 4 * g + from, write);
+            check_write(p, 4 * g + from, 4 * g + to, write);
             c->last[g] = granule(write, add_read(p, reads, bytes));
             return;
         }
@@ -293,12 +314,12 @@ static void enter_bytes(RacePass *p, uint32_t g, unsigned from, unsigned to) {
     RaceBytes *b = &r->bytes[write_in(c->last[g]) & ~RACE_SPLIT];
     for (unsigned n = from; n < to; n++) {
         uint32_t write = b->write[n], reads = b->reads[n];
-        if (n == from || write != b->write[n - 1]) check_write(p, 4 * g + n, write);
+        check_write(p, 4 * g + n, 4 * g + n + 1, write);
         if (!p->write) {
             b->reads[n] = add_read(p, reads, bytes);
             continue;
         }
-        check_reads(p, 4 * g + n, reads, 1u << n);
+        check_reads(p, 4 * g + n, 4 * g + n + 1, reads, 1u << n);
         b->write[n] = id;
         b->reads[n] = 0;
     }
@@ -333,10 +354,11 @@ static void enter_granules(RacePass *p, uint32_t g, uint32_t end) {
             enter_bytes(p, (uint32_t)(at++ - c->last), 0, 4);
             continue;
         }
-        check_write(p, byte, write);
-        if (p->write && reads) check_reads(p, byte, reads, ALL_BYTES);
-        uint64_t next = p->write ? granule(id, 0) : granule(write, add_read(p, reads, ALL_BYTES));
         uint64_t *to = run_end(at, stop);
+        uint32_t byte_end = 4 * (uint32_t)(to - c->last);
+        check_write(p, byte, byte_end, write);
+        if (p->write && reads) check_reads(p, byte, byte_end, reads, ALL_BYTES);
+        uint64_t next = p->write ? granule(id, 0) : granule(write, add_read(p, reads, ALL_BYTES));
         if (next == last)
             at = to;
         else

@@ -15,15 +15,15 @@ void race_bar_arrive(Warp *w, int number) {
     if (!race_on(w)) return;
     RaceCta *c = w->cta->race;
     if (!c->bars[number]) c->bars[number] = knowledge_new(c->race);
-    knowledge_release(c->race, w, c->bars[number]);
+    lanes_release(c->race, w, FULL_MASK, c->bars[number]);
 }
 
 void race_bar_wait(Warp *w, int number, bool whole) {
     if (!race_on(w)) return;
     RaceCta *c = w->cta->race;
-    if (c->bars[number]) knowledge_join(c->race, race_thread(w), c->bars[number]);
+    if (c->bars[number]) lanes_acquire(c->race, w, FULL_MASK, c->bars[number]);
     // Warps that have exited count as arrived.
-    if (whole && c->exited) knowledge_join(c->race, race_thread(w), c->exited);
+    if (whole && c->exited) lanes_acquire(c->race, w, FULL_MASK, c->exited);
 }
 
 void race_bar_complete(Cta *cta, int number) {
@@ -35,7 +35,7 @@ void race_warp_exited(Warp *w) {
     if (!race_on(w)) return;
     RaceCta *c = w->cta->race;
     if (!c->exited) c->exited = knowledge_new(c->race);
-    knowledge_release(c->race, w, c->exited);
+    lanes_release(c->race, w, FULL_MASK, c->exited);
     if (w->cta->live_warps == 0) race_reach_end(c);
 }
 
@@ -49,18 +49,17 @@ void race_cluster_arrive(Warp *w, bool release) {
         r->cluster_completed = knowledge_new(r);
     }
     if (release) {
-        knowledge_release(r, w, r->cluster_pending);
+        lanes_release(r, w, FULL_MASK, r->cluster_pending);
         return;
     }
     // fence.mbarrier_init and a relaxed arrival release what the fence is about, and no more; so
     // does any fence.
-    const uint32_t *seen = race_vector(r, race_thread(w), SEEN);
     uint32_t *pending = race_vector(r, r->cluster_pending, SEEN);
     for (uint32_t k = 1; k < r->mbarrier_count; k++) {
         const RaceMbarrier *b = &r->mbarriers[k];
-        if (b->live && b->fenced && b->owner == race_thread(w) &&
-            pending[b->thread] < seen[b->thread])
-            pending[b->thread] = seen[b->thread];
+        if (!b->live || !b->fenced || b->owner != race_thread(w)) continue;
+        uint32_t known = warp_knows(r, race_thread(w), b->thread);
+        if (pending[b->thread] < known) pending[b->thread] = known;
     }
     Knowledge released = r->thread[race_thread(w)].released;
     if (released) knowledge_join(r, r->cluster_pending, released);
@@ -78,43 +77,41 @@ void race_cluster_complete(Cta *cta) {
 void race_cluster_wait(Warp *w) {
     if (!race_on(w)) return;
     Race *r = race_of(w);
-    if (r->cluster_completed) knowledge_join(r, race_thread(w), r->cluster_completed);
+    if (r->cluster_completed) lanes_acquire(r, w, FULL_MASK, r->cluster_completed);
 }
 
 // ---- fences
 
-void race_proxy_fence(Warp *w) {
+void race_proxy_fence(Warp *w, uint32_t lanes) {
     if (!race_on(w)) return;
-    Race *r = race_of(w);
-    uint16_t t = race_thread(w);
-    r->fenced = r->proxies = true;
-    const uint32_t *seen = race_vector(r, t, SEEN);
-    race_vector(r, t, PUBLISHED)[t] = seen[t];
-    memcpy(race_vector(r, t, PASSED), seen, (size_t)r->used * sizeof *seen);
-    clock_up(r, t);
+    lanes_fenced(race_of(w), w, lanes);
     race_mbarrier_init_fence(w); // it does for that, too
 }
 
 void race_mbarrier_init_fence(Warp *w) {
     if (!race_on(w)) return;
     Race *r = race_of(w);
-    uint32_t *seen = race_vector(r, race_thread(w), SEEN);
-    for (uint32_t k = 1; k < r->mbarrier_count; k++) {
-        RaceMbarrier *b = &r->mbarriers[k];
+    struct RaceThread *thread = &r->thread[race_thread(w)];
+    for (uint32_t n = 1; n < r->mbarrier_count; n++) {
+        RaceMbarrier *b = &r->mbarriers[n];
         if (!b->live || b->owner != race_thread(w)) continue;
         b->fenced = true;
-        if (seen[b->thread] < b->base + 2) seen[b->thread] = b->base + 2;
+        for (int k = -1; k < thread->class_count; k++) {
+            Knowledge of = k < 0 ? race_thread(w) : thread->classes[k].knowledge;
+            uint32_t *seen = &race_vector(r, of, SEEN)[b->thread];
+            if (*seen == b->base + 1) *seen = b->base + 2;
+        }
     }
 }
 
-void race_fence(Warp *w, bool acquires, bool releases) {
+void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases) {
     if (!race_on(w)) return;
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
-    if (acquires && r->thread[t].acquirable) knowledge_join(r, t, r->thread[t].acquirable);
+    if (acquires && r->thread[t].acquirable) lanes_acquire(r, w, lanes, r->thread[t].acquirable);
     if (!releases) return;
     if (!r->thread[t].released) r->thread[t].released = knowledge_new(r);
-    knowledge_release(r, w, r->thread[t].released);
+    lanes_release(r, w, lanes, r->thread[t].released);
     r->flagged = true;
 }
 
@@ -146,15 +143,15 @@ static RaceFlag *add_flag(RaceCta *c, uint32_t word) {
     return f;
 }
 
-// What the warp finds at a flag: at once, or, relaxed, once it executes a fence.
-static void take_flag(Warp *w, const RaceFlag *f, bool acquires) {
+// What lanes find at a flag: at once, or, relaxed, once they execute a fence.
+static void take_flag(Warp *w, uint32_t lanes, const RaceFlag *f, bool acquires) {
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
+    Knowledge from = f->knowledge;
     if (acquires) {
-        knowledge_join(r, t, f->knowledge);
+        lanes_acquire(r, w, lanes, from);
         return;
     }
-    Knowledge from = f->knowledge;
     if (!r->thread[t].acquirable) r->thread[t].acquirable = knowledge_new(r);
     knowledge_join(r, r->thread[t].acquirable, from);
 }
@@ -173,14 +170,17 @@ void race_flag(Warp *w, RaceCta *c, const uint32_t offset[WARP_SIZE], uint32_t m
         if (word == last) continue;
         last = word;
         RaceFlag *f = reads ? find_flag(c, word) : NULL;
-        if (f && f->word) take_flag(w, f, acquires);
+        if (f && f->word) take_flag(w, mask, f, acquires);
         if (!writes) continue;
-        Knowledge from = releases ? t : r->thread[t].released;
-        if (!releases && !from) continue;
+        Knowledge released = r->thread[t].released;
+        if (!releases && !released) continue;
         Knowledge to = add_flag(c, word)->knowledge;
-        knowledge_join(r, to, from);
+        if (releases)
+            lanes_publish(r, w, mask, to);
+        else
+            knowledge_join(r, to, released);
     }
-    if (writes && releases) clock_up(r, t);
+    if (writes && releases) lanes_released(r, w, mask);
 }
 
 // ---- mbarriers
@@ -232,7 +232,7 @@ uint32_t race_mbarrier_init(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t
                         .completed = b->completed,
                         .live = true};
     slot->last = b->base + 2;
-    race_vector(r, race_thread(w), SEEN)[thread] = b->base + 1;
+    lanes_learn(r, w, 1u << lane, thread, slot->last - 1);
     return k;
 }
 
@@ -250,17 +250,17 @@ void race_mbarrier_use(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t addr
     if (!b) return;
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
-    uint32_t *known = race_vector(r, t, SEEN), seen = known[b->thread];
+    uint32_t seen = race_vector(r, lane_knowledge(r, t, lane), SEEN)[b->thread];
     bool far = asynchronous || cta != w->cta;
-    if (cta != w->cta && !asynchronous) race_reached(cta->race, w, i, t, known[t]);
+    if (cta != w->cta && !asynchronous) race_reached(cta->race, w, i, t, r->thread[t].clock);
     if (seen >= b->base + 1u + far) return;
     report_init(w, i, lane, cta, address, b, seen == b->base + 1);
-    known[b->thread] = b->base + 2; // once is enough
+    lanes_learn(r, w, FULL_MASK, b->thread, b->base + 2); // once is enough
 }
 
-void race_mbarrier_arrive(Warp *w, Cta *cta, uint32_t address) {
+void race_mbarrier_arrive(Warp *w, uint32_t lanes, Cta *cta, uint32_t address) {
     RaceMbarrier *b = race_on(w) ? object_at(cta, address) : NULL;
-    if (b) knowledge_release(race_of(w), w, b->pending);
+    if (b) lanes_release(race_of(w), w, lanes, b->pending);
 }
 
 void race_mbarrier_complete(Cta *cta, uint32_t object, uint64_t phases) {
@@ -274,25 +274,26 @@ void race_mbarrier_complete(Cta *cta, uint32_t object, uint64_t phases) {
 }
 
 void race_mbarrier_wait(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
-                        bool by_parity, bool completed, bool acquires) {
+                        bool by_parity, uint32_t done, bool acquires) {
     RaceMbarrier *b = race_on(w) ? object_at(cta, address) : NULL;
     if (!b) return;
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
-    uint32_t seen = race_vector(r, t, SEEN)[b->thread], start = b->base + 2;
+    uint32_t seen = warp_knows(r, t, b->thread), start = b->base + 2;
     uint64_t known = seen > start ? seen - start : 0, phases = slot_of(r, b->thread)->last - start;
+    uint16_t entry = b->thread;
+    Knowledge from = b->completed;
     if (by_parity && phases > known + 1) {
         report_skipped(w, i, lane, address, known, phases);
-        race_vector(r, t, SEEN)[b->thread] = start + (uint32_t)phases;
+        lanes_learn(r, w, FULL_MASK, entry, start + (uint32_t)phases);
     }
-    if (!completed) return;
+    if (!done) return;
     if (acquires) {
-        knowledge_join(r, t, b->completed);
+        lanes_acquire(r, w, done, from);
         return;
     }
     // A relaxed wait learns of the phase; what it orders, a fence makes known.
-    if (seen < start + phases) race_vector(r, t, SEEN)[b->thread] = start + (uint32_t)phases;
-    Knowledge from = b->completed;
+    lanes_learn(r, w, FULL_MASK, entry, start + (uint32_t)phases);
     if (!r->thread[t].acquirable) r->thread[t].acquirable = knowledge_new(r);
     knowledge_join(r, r->thread[t].acquirable, from);
 }
@@ -309,9 +310,7 @@ void race_agent_to_mbarrier(const RaceAgent *a, Cta *cta, uint32_t address) {
 uint32_t race_async_arrive(Warp *w) {
     if (!race_on(w)) return 0;
     Race *r = race_of(w);
-    uint32_t stamp = race_vector(r, race_thread(w), SEEN)[race_thread(w)];
-    clock_up(r, race_thread(w));
-    return stamp;
+    return r->thread[race_thread(w)].clock++;
 }
 
 void race_async_arrived(Warp *w, Cta *cta, uint32_t address, uint32_t stamp) {

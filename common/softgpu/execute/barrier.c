@@ -238,19 +238,17 @@ static Flow fence(Warp *w, const Insn *i, uint32_t mask) {
 }
 // membar, and fence with its semantics in group 0: none, sc, acq_rel, acquire, release.
 static Flow fence_memory(Warp *w, const Insn *i, uint32_t mask) {
-    (void)mask;
-    race_fence(w, i->choice[0] != 4, i->choice[0] != 3);
+    race_fence(w, mask, i->choice[0] != 4, i->choice[0] != 3);
     return FLOW_NEXT;
 }
 static Flow fence_membar(Warp *w, const Insn *i, uint32_t mask) {
-    (void)i, (void)mask;
-    race_fence(w, true, true);
+    (void)i;
+    race_fence(w, mask, true, true);
     return FLOW_NEXT;
 }
 // Semantics in group 0: acquire, release.
 static Flow fence_restricted(Warp *w, const Insn *i, uint32_t mask) {
-    (void)mask;
-    race_fence(w, i->choice[0] == 1, i->choice[0] == 2);
+    race_fence(w, mask, i->choice[0] == 1, i->choice[0] == 2);
     return FLOW_NEXT;
 }
 static Flow fence_mbarrier_init(Warp *w, const Insn *i, uint32_t mask) {
@@ -260,13 +258,12 @@ static Flow fence_mbarrier_init(Warp *w, const Insn *i, uint32_t mask) {
 }
 // The space is group 2: none, global, or shared.
 static Flow fence_proxy(Warp *w, const Insn *i, uint32_t mask) {
-    (void)mask;
-    if (i->choice[2] != 1) race_proxy_fence(w);
+    if (i->choice[2] != 1) race_proxy_fence(w, mask);
     return FLOW_NEXT;
 }
 static Flow fence_proxy_restricted(Warp *w, const Insn *i, uint32_t mask) {
-    (void)i, (void)mask;
-    race_proxy_fence(w);
+    (void)i;
+    race_proxy_fence(w, mask);
     return FLOW_NEXT;
 }
 

@@ -68,7 +68,7 @@ static bool place_rows(Warp *w, const Insn *i, int count, AccessKind kind, Place
     }
     // Packed rows end in padding, which nobody has to write.
     unsigned bytes = ((const MatrixMover *)i->extra)->packed_bits ? ROW_BYTES / 2 : ROW_BYTES;
-    Access access = {.bytes = bytes, .kind = kind};
+    Access access = {.bytes = bytes, .kind = kind, .together = true};
     if (bytes < ROW_BYTES && !check_shared(w, i, address, ROW_BYTES, mask, false)) return false;
     if (!place_shared(w, i, address, mask, access, places)) return false;
     places_spread(places, bytes);

@@ -142,6 +142,7 @@ static Flow arrive_with(Warp *w, const Insn *i, uint32_t mask, Arrival *arrival,
     uint64_t token[WARP_SIZE];
     if (!find_objects(w, i, mask, &o)) return FLOW_FAULT;
     arrival->relaxed = i->size & IS_RELAXED;
+    arrival->lanes = mask;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
         if (!check_remote(w, i, l, o.cta[l])) return FLOW_FAULT;
@@ -192,15 +193,14 @@ enum { MAY_FAIL = 8 }; // from schedule 1 on, one in so many of try_wait's answe
 static void tell_race(Warp *w, const Insn *i, uint32_t mask, const uint32_t address[WARP_SIZE],
                       bool by_parity, uint32_t completed) {
     bool acquires = i->choice[2 + by_parity] != 2; // relaxed
-    uint32_t last = 0, told = 0;                   // lanes mostly name one object
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    for (uint32_t rest = mask; rest;) {
         int l = __builtin_ctz(rest);
-        bool done = completed >> l & 1;
-        if (told && address[l] == last && (told & 2 || !done)) continue;
-        last = address[l];
-        told = done ? 3 : 1;
-        race_mbarrier_use(w, i, l, w->cta, last, false);
-        race_mbarrier_wait(w, i, l, w->cta, last, by_parity, done, acquires);
+        uint32_t lanes = 0; // mostly all of them name one object
+        for (uint32_t others = rest; others; others &= others - 1)
+            if (address[__builtin_ctz(others)] == address[l]) lanes |= others & -others;
+        race_mbarrier_use(w, i, l, w->cta, address[l], false);
+        race_mbarrier_wait(w, i, l, w->cta, address[l], by_parity, completed & lanes, acquires);
+        rest &= ~lanes;
     }
 }
 

@@ -283,6 +283,7 @@ static inline bool place_in(Warp *w, const Insn *i, Cta *cta, const uint32_t off
         track_shared(w, i, cta, offset, mask, access, &span);
     if (cta->race) {
         RaceAccess kind = access.kind == ACCESS_ATOMIC ? RACE_ATOMIC
+                          : access.together            ? write ? RACE_TILE_WRITE : RACE_TILE_READ
                           : write         ? access.strong ? RACE_STRONG_WRITE : RACE_WRITE
                           : access.strong ? RACE_STRONG_READ
                                           : RACE_READ;

@@ -35,6 +35,7 @@ typedef struct {
     bool no_traffic; // constants: a cache of their own
     bool cluster;    // shared memory of the cluster's other CTAs may be meant too
     bool strong;     // volatile, relaxed and above; atomics always are
+    bool together;   // a tile's: which lane accesses which bytes of it is left open
     uint8_t order;   // RaceOrder
 } Access;
 

@@ -6,6 +6,7 @@
 // must hold the lane itself, and all live lanes of a mask must come with the same mask. Every
 // handler below therefore works lane by lane on the lane's own mask.
 #include "softgpu/check/definedness.h"
+#include "softgpu/check/race.h"
 #include "softgpu/execute/execute.h"
 
 #ifdef __AVX512F__
@@ -42,6 +43,15 @@ static bool masks_hold_their_lanes(Warp *w, const Insn *i, uint32_t mask, const 
     return true;
 }
 
+// Tells the race check which lanes exchange values.
+static void tell_exchange(Warp *w, const Lane32 *named, uint32_t lanes) {
+    for (uint32_t rest = lanes; rest;) {
+        uint32_t lane = rest & -rest, together = named[__builtin_ctz(rest)];
+        race_warp_exchange(w, together);
+        rest &= ~(together | lane);
+    }
+}
+
 // Brings together the lanes that `members` names. FLOW_NEXT: `*all` lanes execute. Otherwise what
 // the handler has to return.
 static Flow gather(Warp *w, const Insn *i, uint32_t mask, Row members, uint32_t *all) {
@@ -49,6 +59,7 @@ static Flow gather(Warp *w, const Insn *i, uint32_t mask, Row members, uint32_t 
     uint32_t need;
     if (!masks_hold_their_lanes(w, i, mask, named, &need)) return FLOW_FAULT;
     if (!warp_gather(w, i, mask, need, all)) return FLOW_RETRY;
+    if (race_on(w)) tell_exchange(w, named, *all & w->active);
     if (name_the_same(named, *all)) return FLOW_NEXT;
     for (uint32_t rest = *all; rest; rest &= rest - 1) {
         int l = __builtin_ctz(rest);
@@ -394,7 +405,15 @@ static Flow elect_sync(Warp *w, const Insn *i, uint32_t mask) {
 static Flow bar_warp_sync(Warp *w, const Insn *i, uint32_t mask) {
     uint32_t all, need;
     if (!masks_hold_their_lanes(w, i, mask, row(w, i->a), &need)) return FLOW_FAULT;
-    return warp_gather(w, i, mask, need, &all) ? FLOW_NEXT : FLOW_RETRY;
+    if (!warp_gather(w, i, mask, need, &all)) return FLOW_RETRY;
+    if (!race_on(w)) return FLOW_NEXT;
+    const Lane32 *members = row(w, i->a);
+    for (uint32_t rest = all & w->active; rest;) { // those in this frame
+        uint32_t lane = rest & -rest, named = members[__builtin_ctz(rest)];
+        race_warp_sync(w, named);
+        rest &= ~(named | lane);
+    }
+    return FLOW_NEXT;
 }
 
 const Form warp_forms[] = {

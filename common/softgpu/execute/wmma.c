@@ -111,7 +111,8 @@ static bool move_tile(Warp *w, const Insn *i, uint64_t address, int64_t stride, 
     const FragmentMover *op = i->extra;
     Space space = space_at(w, i, &address);
     if (space == SPACE_NONE) return false;
-    Access access = {.bytes = op->piece, .kind = op->store ? ACCESS_WRITE : ACCESS_READ};
+    Access access = {
+        .bytes = op->piece, .kind = op->store ? ACCESS_WRITE : ACCESS_READ, .together = true};
     int pieces = op->lines * (op->line_bytes / op->piece);
     for (int from = 0; from < pieces; from += WARP_SIZE) {
         int count = pieces - from < WARP_SIZE ? pieces - from : WARP_SIZE;

@@ -292,7 +292,7 @@ static void open_agent(BulkOp *op) {
     const BulkMove *move = &op->move;
     op->agent = (RaceAgent){.kind = RACE_NO_AGENT};
     if (!race_on(op->warp)) return;
-    op->agent = race_agent_open(op->warp, op->insn, kinds[move->kind]);
+    op->agent = race_agent_open(op->warp, op->insn, op->lane, kinds[move->kind]);
     uint32_t end = move->shared + bulk_footprint(move);
     race_agent_access(&op->agent, move->cta, move->shared, end,
                       is_outgoing(op) ? RACE_READ : RACE_WRITE);
@@ -384,7 +384,7 @@ Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
     for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
         next = op->next;
         if (op->awaited || !is_awaited(op, w, mask, newest)) continue;
-        race_agent_to_warp(&op->agent, w);
+        race_agent_to_warp(&op->agent, w, 1u << op->lane);
         race_agent_close(&op->agent);
         op->awaited = true;
         if (op->written) finish(op);

@@ -261,7 +261,7 @@ bool mbarrier_arrive(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t addres
     s.pending = (s.pending - a.count) & MBARRIER_COUNT_MAX;
     Mbarrier *b = mbarrier_find(cta, address);
     if (b) b->last_arrival = i;
-    if (!a.relaxed) race_mbarrier_arrive(w, cta, address);
+    if (!a.relaxed) race_mbarrier_arrive(w, a.lanes, cta, address);
     w->stores++;
     settle(cta, address, &s);
     return true;

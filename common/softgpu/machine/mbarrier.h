@@ -48,7 +48,8 @@ typedef struct {
     uint32_t count;
     uint32_t expect_tx; // bytes, before the arrival
     bool drops, no_complete;
-    bool relaxed; // releases nothing
+    bool relaxed;   // releases nothing
+    uint32_t lanes; // that execute the instruction: what they release is one
 } Arrival;
 // *token: the object's value before the arrival.
 bool mbarrier_arrive(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address, Arrival arrival,
