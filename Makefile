@@ -285,7 +285,7 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     bulk_rules target threads trace
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study programs usage runs broken \
-    matrix machine_code timeline compare sabotage
+    matrix machine_code timeline compare sabotage seeded_bugs
 CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent varlen torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
@@ -309,7 +309,7 @@ $(TESTS)/%_runner.o: tests/runner.c Makefile | $(BUILD)/.check
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) $(TEST_CFLAGS) $(call suites,$($*_SUITES)) -c $< -o $@
 
-SOFTGPU_TESTS := $(filter-out %/test_programs.c %/test_sabotage.c %/test_timing_figures.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c)) \
+SOFTGPU_TESTS := $(filter-out %/test_programs.c %/test_sabotage.c %/test_seeded_bugs.c %/test_timing_figures.c %/fuzz_ptx.c %/fuzz_fatbin.c,$(wildcard tests/softgpu/*.c)) \
     tests/chapters/json.c tests/chapters/timeline.c
 $(TESTS)/softgpu: $(TESTS)/SOFTGPU_runner.o $(call objects,$(SOFTGPU_TESTS)) $(CORE_OBJECTS) $(API_OBJECTS)
 	@echo "  link    $@"
@@ -321,7 +321,7 @@ $(TESTS)/harness: $(TESTS)/HARNESS_runner.o $(call objects,$(HARNESS_TESTS)) \
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ $(CHECK_LIBS)
 
-PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c $(wildcard tests/chapters/*.c) \
+PROGRAM_TESTS := tests/softgpu/test_programs.c tests/softgpu/test_sabotage.c tests/softgpu/test_seeded_bugs.c $(wildcard tests/chapters/*.c) \
     07_persistent_lpt/schedule_study.c
 FIGURES_TESTS := tests/softgpu/test_timing_figures.c
 $(TESTS)/programs: $(TESTS)/PROGRAM_runner.o $(call objects,$(PROGRAM_TESTS))
@@ -373,6 +373,45 @@ $(TESTS)/cuda/quantise: $(wildcard 06_fp8_hadamard/quantise* 06_fp8_hadamard/had
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/timing/*.cu))
 
+# Right kernels with bugs that are switched on one by one (tests/seeded_bugs): a program for each of
+# these units, of the chapter's sources but for that unit. `make test` runs a few, test-long all.
+SEEDED_SMALL := tests/seeded_bugs/small
+SEEDED_SOME := 03_online_softmax/cp_async 05_hopper_async/warp_specialised 06_fp8_hadamard/quantise
+SEEDED_UNITS := $(SEEDED_SMALL) $(SEEDED_SOME) 02_tiled/two_pass 02_tiled/tiled_matmul \
+    03_online_softmax/mma_sync 04_recompute_backward/recompute_tensor_cores 05_hopper_async/backward \
+    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt
+SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_SOME))
+seeded_programs = $(patsubst %,$(TESTS)/seeded/%/run,$(1))
+seeded_chapter = $(patsubst 0%,%,$(filter 0%,$(firstword $(subst _, ,$(1)))))
+seeded_objects = $(if $(call seeded_chapter,$(1)),$(filter-out $(BUILD)/$(VARIANT)/$(1).o,$(call \
+    kernels,$(USES_$(call seeded_chapter,$(1)))) $(HARNESS_OBJECTS) $(call \
+    objects,$(wildcard $(FOLDER_$(call seeded_chapter,$(1)))/*.c))))
+
+$(TESTS)/seed: tests/seeded_bugs/seed.c tests/seeded_bugs/bugs.h
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS) $< -o $@
+
+# What the chapter's program says of itself: head_dim 64 alone.
+$(TESTS)/seeded/built.o: common/harness/built.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS) -DBUILT_64=1 -c $< -o $@
+
+define seeded_rule
+$(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $(TESTS)/seed tests/seeded_bugs/seeded.h \
+        $(BUILD)/obj/tests/seeded_bugs/select.o $(TESTS)/seeded/built.o $(call seeded_objects,$(1)) \
+        | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
+	@mkdir -p $$(@D)
+	@echo "  nvcc    $(1).cu (with bugs)"
+	@$(TESTS)/seed $(1) $$(@D)
+	@$(NVCC) -std=c++17 -O3 -lineinfo -include tests/seeded_bugs/seeded.h -I$$(@D) -I. -Icommon -Itests \
+	    -DBUILT_64=1 -Xcompiler -fPIC -gencode arch=compute_90a,code=compute_90a \
+	    -c $$(@D)/$(1).cu -o $$(@D)/unit.o
+	@$(CC) -pthread $(call seeded_objects,$(1)) $(if $(call seeded_chapter,$(1)),$(TESTS)/seeded/built.o) \
+	    $$(@D)/unit.o $(BUILD)/obj/tests/seeded_bugs/select.o -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ \
+	    -lm -ldl -Wl,--disable-new-dtags,-rpath,$(abspath $(SOFTGPU)/lib)
+endef
+$(foreach unit,$(SEEDED_UNITS),$(eval $(call seeded_rule,$(unit))))
+
 # The machine code of kernels with and without marks of their phases (head_dim 64 is enough).
 $(TESTS)/cubins/%.with.cubin: 05_hopper_async/%.cu $(wildcard 05_hopper_async/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
@@ -384,9 +423,9 @@ TEST_CUBINS := $(TESTS)/cubins/pingpong.with.cubin $(TESTS)/cubins/intra_warpgro
 # Runners stand side by side, so each program runs on one host thread, but where a test says else.
 run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 SOFTGPU_THREADS=1 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
-    TEST_CUBINS=$(TESTS)/cubins TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
+    TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN)
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED))
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@echo "running the tests: chapters, programs, sanitized units, softgpu, figures, harness; each prints when it ends"
 	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)) $(MAKE) --no-print-directory run-tests
@@ -422,10 +461,12 @@ $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter
 	@echo "== chapter $*, the full matrix"
 	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
 test-long-6: table-fp8
+test-long-softgpu: SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_UNITS))
 test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TEST_PROGRAMS) \
+        $(call seeded_programs,$(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_UNITS))) \
         $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
 	@$(call run_suite,softgpu)
-	@TEST_SCHEDULES=50 $(call run_suite,programs) programs
+	@TEST_SCHEDULES=50 $(call run_suite,programs) programs seeded_bugs
 	@$(TESTS)/fuzz_ptx 300000 2 $(FUZZ_SEEDS)
 	@$(TESTS)/fuzz_fatbin 1000000 2
 	@$(TESTS)/fuzz_npy 1000000 2

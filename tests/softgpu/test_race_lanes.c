@@ -42,6 +42,14 @@ Suite *suite_race_lanes(void);
 #define READ_DONE "@%p7 cp.async.bulk.wait_group.read 0;\n"
 #define TILE      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%x10, %x11, %x12, %x13}, [%x8];\n"
 
+// A thread changes words of its own, by turns.
+#define PRIVATE_LOOP(label)                                                                        \
+    "mov.u32 %r5, 0; " label ": and.b32 %r6, %r5, 7; mad.lo.u32 %r6, %r6, 256, %r1;"               \
+    "ld.shared.u32 %r7, [%r6]; add.u32 %r7, %r7, 1; st.shared.u32 [%r6], %r7;"                     \
+    "add.u32 %r5, %r5, 1; setp.lt.u32 %p0, %r5, 300; @%p0 bra " label ";"
+#define PRIVATE       PRIVATE_LOOP("P")
+#define PRIVATE_AGAIN PRIVATE_LOOP("Q")
+
 enum { THREADS = 64 };
 
 typedef struct {
@@ -79,6 +87,10 @@ static const Case cases[] = {
      NULL},
     {WRITE "and.b32 %r5, %r1, -16; ld.shared.v4.u32 {%out, %r4, %r6, %r7}, [%r5];", one_warp},
     {"st.shared.v4.u32 [%x8], {%t, %t, %t, %t}; ld.shared.u32 %out, [%x8+4];", NULL},
+    // lanes that keep to themselves, and one that then doesn't
+    {PRIVATE, NULL},
+    {PRIVATE "ld.shared.u32 %out, [%r2 + 768];", one_warp},
+    {PRIVATE SYNC "ld.shared.u32 %out, [%r2 + 768];" PRIVATE_AGAIN, one_warp},
     // lanes that part
     {"@%p3 st.shared.u32 [%r1], %t; @!%p3 ld.shared.u32 %out, [%r2];", one_warp},
     {"@%p3 st.shared.u32 [%r1], %t;" SYNC "@!%p3 ld.shared.u32 %out, [%r2];", NULL},

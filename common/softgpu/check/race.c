@@ -80,6 +80,7 @@ void race_cta_free(Cta *cta) {
         for (int t = 0; t < r->thread_capacity; t++) {
             free(r->logs[t].ring);
             free(r->logs[t].knows);
+            free(r->logs[t].owners);
         }
         free(r->logs);
         free(r->nodes);

@@ -26,6 +26,7 @@ static LaneAccess *at(const LaneLog *log, uint32_t number) {
 void log_reset(LaneLog *log) {
     log->first = log->released_to = log->fenced_to = log->next;
     log->unreleased = log->unfenced = 0;
+    owners_reset(log);
 }
 
 // All capacities are powers of two, so numbers may wrap around.
@@ -208,6 +209,7 @@ static bool is_alike(const RacePass *p, const LaneAccess *a) {
 }
 
 void log_check(RacePass *p, bool tile) {
+    if (!tile && owners_apart(p)) return;
     const LaneLog *log = &p->race->logs[race_thread(p->w)];
     uint32_t known = p->vectors[SEEN][race_thread(p->w)], lowest = ~0u, highest = 0;
     for (uint32_t rest = p->mask; rest; rest &= rest - 1) {

@@ -4,6 +4,7 @@
 //   race_clock.c   who knows what: vector clocks
 //   race_lanes.c   … and which lanes of a warp know it
 //   race_log.c     what lanes have done since they last met: order inside a warp
+//   race_owner.c   … by places, for lanes that keep to themselves
 //   race_sync.c    what barriers, mbarriers, fences and flags pass on
 //   race_exit.c    accesses to a CTA that may have ended
 //   race_shadow.c  the last accesses to every byte, and the question whether a new one may follow
@@ -116,6 +117,8 @@ typedef struct {
     uint32_t unreleased, unfenced;   // lanes that may have others
     uint32_t order;                  // of the last access
     uint32_t (*knows)[WARP_SIZE];    // [i][j]: lane i knows of lane j's up to this order; or NULL
+    struct LaneOwner *owners;        // race_owner.c: a table by places, or NULL
+    uint32_t owner_count, owner_epoch, owned_to;
 } LaneLog;
 
 // What a warp is about to enter, lately made nodes.
@@ -301,6 +304,12 @@ void log_check(RacePass *pass, bool tile);
 // Of an agent's: has a lane other than the issuer touched [low, high), and the issuer doesn't know?
 bool log_meets(const RacePass *pass, uint32_t low, uint32_t high);
 void shadow_reset(RaceCta *c);
+
+// ---- race_owner.c
+
+void owners_reset(LaneLog *log);
+// Has no lane of the warp been where another one now goes? False: perhaps one has.
+bool owners_apart(const RacePass *pass);
 
 // ---- race_exit.c
 
