@@ -6,6 +6,7 @@
 //   ORDER            which tile comes when (schedule.h)
 //   DYNAMIC          a block takes the next tile that nobody has; else every gridDim.x-th
 //   OVERLAPPED       a tile's O is stored under the next tile's products
+//   PACKED           a tile takes all query heads of a K/V head (packing.h); only if OVERLAPPED
 //
 // One thread block on each SM. Its roles run side by side and each loops over the same tiles:
 //
@@ -129,11 +130,15 @@ __device__ static inline void load_value(const Smem<T, HEAD_DIM, KEYS> &smem,
 }
 
 template <typename T, int HEAD_DIM, int KEYS>
-__device__ static inline void load_query(const Smem<T, HEAD_DIM, KEYS> &smem,
+__device__ static inline void load_query(const Attention &a, const Smem<T, HEAD_DIM, KEYS> &smem,
                                          const ForwardMaps &maps, const Work &work, uint32_t n) {
     Barriers *barriers = smem.barriers();
     mbarrier_wait(&barriers->q_empty, n % 2 ^ 1);
     PHASE("load");
+    if (PACKED) {
+        load_groups<T, HEAD_DIM, KEYS>(smem.q(), &maps.q, &barriers->q_full, a, work);
+        return;
+    }
     load_rows<T, HEAD_DIM, KEYS, ForwardTile<HEAD_DIM, KEYS>::ROWS>(
         smem.q(), &maps.q, &barriers->q_full, work.q_start + work.first_row, work.head, work.batch);
 }
@@ -144,13 +149,13 @@ __device__ static inline void load_query(const Smem<T, HEAD_DIM, KEYS> &smem,
 template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void produce(const Attention &a, const Smem<T, HEAD_DIM, KEYS> &smem,
                                       const ForwardMaps &maps, const TileOrder &order) {
-    const int ROWS = ForwardTile<HEAD_DIM, KEYS>::ROWS;
+    const int rows = ForwardTile<HEAD_DIM, KEYS>::WARPGROUPS * tokens_of(a);
     Barriers *barriers = smem.barriers();
     Mailbox *mailbox = &barriers->mailbox;
     uint32_t *taken = (uint32_t *)a.workspace;
     const uint32_t places = (uint32_t)places_of(&order);
     uint32_t place = blockIdx.x, use = 0;
-    send_work(mailbox, 0, a, order, place, places, ROWS, KEYS);
+    send_work(mailbox, 0, a, order, place, places, rows, KEYS);
     for (uint32_t n = 0; place < places; n++) {
         const Work &work = mailbox->work[n % MAILS];
         int key = work.last_key, left = work.blocks;
@@ -158,7 +163,7 @@ __device__ static inline void produce(const Attention &a, const Smem<T, HEAD_DIM
         // A tile without keys needs only its Q to be done. The wait must come before, or its O may
         // be stored by then, too: a parity doesn't tell one phase from the next but one.
         if (OVERLAPPED && left == 0) mbarrier_wait(&barriers->o_empty, n % 2 ^ 1);
-        load_query(smem, maps, work, n);
+        load_query(a, smem, maps, work, n);
         if (left > 1) load_key(smem, maps, work, key - KEYS, use + 1);
         if (OVERLAPPED && left > 0) mbarrier_wait(&barriers->o_empty, n % 2 ^ 1); // V may come
         for (; left > 1; left--, use++, key -= KEYS) {
@@ -166,7 +171,7 @@ __device__ static inline void produce(const Attention &a, const Smem<T, HEAD_DIM
             if (left > 2) load_key(smem, maps, work, key - 2 * KEYS, use + 2);
         }
         place = next_place(DYNAMIC, place, taken);
-        send_work(mailbox, n + 1, a, order, place, places, ROWS, KEYS);
+        send_work(mailbox, n + 1, a, order, place, places, rows, KEYS);
         if (left > 0) load_value(smem, maps, work, key, use++);
     }
 }
@@ -338,21 +343,22 @@ template <int WARPGROUPS> __device__ static inline int hand_over_barrier(int war
 // Can TMA store a warpgroup's O? It leaves out rows past the tensor's last, but not those past a
 // sequence's last, where the next one begins.
 __device__ static inline bool is_partial(const Attention &a, const Work &work, int warpgroup) {
-    return a.varlen && work.first_row + (warpgroup + 1) * WGMMA_ROWS > work.seqlen_q;
+    return a.varlen && work.first_row + (warpgroup + 1) * tokens_of(a) > work.seqlen_q;
 }
 
 // One thread starts storing a warpgroup's O, and waits until shared memory has been read.
 template <typename T, int HEAD_DIM, int KEYS>
-__device__ static inline void store_rows(const T *o_smem, const ForwardMaps &maps, const Work &work,
-                                         int warpgroup) {
+__device__ static inline void store_rows(const T *o_smem, const Attention &a,
+                                         const ForwardMaps &maps, const Work &work, int warpgroup) {
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
-    const int first_row = work.first_row + warpgroup * WGMMA_ROWS;
+    const int first_row = work.first_row + warpgroup * tokens_of(a);
     if (first_row >= work.seqlen_q) return;
     PHASE("store");
 #pragma unroll
     for (int box = 0; box < Tile::BOXES; box++)
         tma_store_4d(&maps.o, o_smem + box * output_box_rows<HEAD_DIM, KEYS>() * Tile::COLUMNS,
-                     box * Tile::COLUMNS, work.q_start + first_row, work.head, work.batch);
+                     box * Tile::COLUMNS, PACKED ? work.head : work.q_start + first_row,
+                     PACKED ? work.q_start + first_row : work.head, work.batch);
     tma_commit();
     tma_wait_read<0>();
 }
@@ -364,16 +370,16 @@ __device__ static inline void copy_rows(const T *o_smem, const Attention &a, con
                                         int warpgroup, int thread, int threads) {
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
     const int PIECES = HEAD_DIM / 8, BOX_PIECES = Tile::COLUMNS / 8; // of a row
-    const int first_row = work.first_row + warpgroup * WGMMA_ROWS;
-    const int rows = min(work.seqlen_q - first_row, WGMMA_ROWS);
+    const int first_row = work.first_row + warpgroup * tokens_of(a);
+    const int rows = min(work.seqlen_q - first_row, tokens_of(a)) * group_of(a);
     T *o = (T *)a.o + row_offset(0, work.q_start + first_row, work.head, 0, a.heads, HEAD_DIM);
 #pragma unroll 1 // a store warp has few registers
     for (int i = thread; i < rows * PIECES; i += threads) {
         const int row = i / PIECES, piece = i % PIECES;
         const int line = piece / BOX_PIECES * output_box_rows<HEAD_DIM, KEYS>() + row;
         const int place = swizzled_place<Tile::LINE>(row, piece % BOX_PIECES);
-        *(uint4 *)(o + (int64_t)row * a.heads * HEAD_DIM + piece * 8) =
-            *(const uint4 *)(o_smem + line * Tile::COLUMNS + place * 8);
+        *(uint4 *)(o + (PACKED ? rows_from_first(a, row) : (int64_t)row * a.heads) * HEAD_DIM +
+                   piece * 8) = *(const uint4 *)(o_smem + line * Tile::COLUMNS + place * 8);
     }
     fence_proxy_async(); // these reads come before what TMA brings here
 }
@@ -430,7 +436,7 @@ __device__ static inline void hand_over(const T *o_smem, const Attention &a,
         copy_rows<T, HEAD_DIM, KEYS>(o_smem, a, work, warpgroup, thread, WARPGROUP_THREADS);
         named_barrier_sync(barrier, WARPGROUP_THREADS);
     } else if (thread == 0) {
-        store_rows<T, HEAD_DIM, KEYS>(o_smem, maps, work, warpgroup);
+        store_rows<T, HEAD_DIM, KEYS>(o_smem, a, maps, work, warpgroup);
     }
     if (thread == 0) mbarrier_arrive(&smem.barriers()->q_empty);
 }
@@ -446,10 +452,10 @@ __device__ static inline void finish_tile(float (&o_reg)[HEAD_DIM / 8][4],
     for (int half = 0; half < 2; half++) {
         const float sum = quad_sum(row_sum[half]);
         scale_output<HEAD_DIM>(o_reg, half, sum > 0 ? 1 / sum : 0);
-        const int row = work.first_row + fragment_row(half);
+        const int row = token_of_fragment(a, work, half);
         if (threadIdx.x % 4 == 0 && row < work.seqlen_q)
-            a.lse[vector_offset(work.batch, work.head, work.q_start + row, a.heads,
-                                a.varlen ? a.total_q : a.seqlen_q)] =
+            a.lse[vector_offset(work.batch, head_of_fragment(a, work, half), work.q_start + row,
+                                a.heads, a.varlen ? a.total_q : a.seqlen_q)] =
                 log_sum_exp_base_2(row_max[half], sum);
     }
     T *o_smem = smem.o(warpgroup, next_use);
@@ -474,7 +480,7 @@ __device__ static inline void store_tiles(const Attention &a, const Smem<T, HEAD
         if (is_partial(a, work, warpgroup))
             copy_rows<T, HEAD_DIM, KEYS>(o_smem, a, work, warpgroup, threadIdx.x % 32, 32);
         else if (elect_one())
-            store_rows<T, HEAD_DIM, KEYS>(o_smem, maps, work, warpgroup);
+            store_rows<T, HEAD_DIM, KEYS>(o_smem, a, maps, work, warpgroup);
         __syncwarp(); // all lanes' reads → the one that arrives, which is the one that has waited
         if (elect_one()) mbarrier_arrive(&barriers->o_empty);
         release_work(&barriers->mailbox, n);
@@ -495,7 +501,7 @@ __device__ static inline void consume(const Attention &a, const Smem<T, HEAD_DIM
         if (work.blocks < 0) break;
         float o_reg[HEAD_DIM / 8][4] = {};
         float row_max[2], row_sum[2]; // m log2(e); this lane's l
-        begin_softmax(row_max, row_sum, a, work.head);
+        begin_softmax(row_max, row_sum, a, work);
         mbarrier_wait(&barriers->q_full, n % 2);
         if (work.blocks > 0)
             attend(o_reg, row_max, row_sum, a, exponent, work, smem, warpgroup, use);
@@ -548,9 +554,12 @@ __global__ void __launch_bounds__(FORWARD_THREADS(HEAD_DIM, KEYS), 1)
     FORWARD_KERNEL(const Attention a, const __grid_constant__ ForwardMaps maps,
                    const __grid_constant__ TileOrder order) {
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
+    static_assert(OVERLAPPED || !PACKED,
+                  "O in Q's place would leave numbers in rows that stay empty");
     extern __shared__ __align__(1024) uint8_t smem_start[];
     const Smem<T, HEAD_DIM, KEYS> smem = {smem_start};
     const int warpgroup = __shfl_sync(0xffffffffu, threadIdx.x / WARPGROUP_THREADS, 0); // uniform
+    if (PACKED) clear_query<T, HEAD_DIM, KEYS>(smem.q());
     make_barriers<Tile::WARPGROUPS>(smem.barriers(), maps);
 
     if (warpgroup == Tile::WARPGROUPS) {

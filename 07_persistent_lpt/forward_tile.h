@@ -1,12 +1,9 @@
-// The tiles of chapter 7's forward: how many rows and keys a thread block works on at a time, who
-// works, and where things stand in shared memory. Sizes and registers are chapter 5's:
+// The tiles of chapter 7's forward: who works on the rows and keys that a thread block takes at a
+// time, and where things stand in shared memory. Sizes (tile_sizes.h) and registers are chapter 5's:
 //
-//   head_dim   query rows   keys                            registers: producer, consumer
-//   64         192          128                             32, 160
-//   96         192          112                             32, 160
-//   128        128          176; 128 with a mask            40, 232
-//   192        128          112                             40, 232
-//   256        128          80                              40, 232
+//   head_dim   registers: producer, consumer
+//   64, 96     32, 160
+//   above      40, 232
 //
 //   shared memory │ Q │ K: STAGES buffers │ V: STAGES buffers │ O, if it has its own │ barriers │
 //
@@ -17,14 +14,15 @@
 #define FORWARD_TILE_H
 
 #include "device/wgmma.h"
+#include "tile_sizes.h"
 
 static const int MAX_SHARED_BYTES = 227 * 1024; // of a thread block of capability 9.0
 static const int STAGES = 2;                    // buffers of K and of V
 
 template <int HEAD_DIM, int KEYS> struct ForwardTile {
-    static constexpr int WARPGROUPS = HEAD_DIM <= 96 ? 3 : 2; // that compute
-    static constexpr int WARPS = WARPGROUPS * 4;              // theirs
-    static constexpr int ROWS = WARPGROUPS * WGMMA_ROWS;      // query rows
+    static constexpr int WARPGROUPS = FORWARD_WARPGROUPS(HEAD_DIM); // that compute
+    static constexpr int WARPS = WARPGROUPS * 4;                    // theirs
+    static constexpr int ROWS = FORWARD_ROWS(HEAD_DIM);             // query rows
     static constexpr int LINE = HEAD_DIM % 64 == 0 ? 128 : 64;
     static constexpr int COLUMNS = LINE / 2; // of a box
     static constexpr int BOXES = HEAD_DIM / COLUMNS;
@@ -42,6 +40,7 @@ template <int HEAD_DIM, int KEYS> struct ForwardTile {
     static constexpr int O_AT = V_AT + STAGES * KV_BYTES;
     static constexpr int BARRIERS_AT = O_AT + (OWN_OUTPUT ? WARPGROUPS * O_BYTES : 0);
 
+    static_assert(ROWS == WARPGROUPS * WGMMA_ROWS, "a warpgroup takes the rows of one wgmma");
     static_assert(KEYS % WGMMA_DEPTH == 0, "P V sums over 16 keys an instruction");
     static_assert(Q_BYTES % 1024 == 0 && KV_BYTES % 1024 == 0 && O_BYTES % 1024 == 0 &&
                       KEYS * LINE % 1024 == 0,
@@ -49,14 +48,6 @@ template <int HEAD_DIM, int KEYS> struct ForwardTile {
     static_assert(OWN_OUTPUT || (WARPGROUPS <= STAGES && O_BYTES <= KV_BYTES),
                   "each warpgroup's O needs a buffer of V");
 };
-
-// Keys of a tile. `masked`: a mask takes keys from many tiles, as causal does.
-#define FORWARD_KEYS(head_dim, masked)                                                             \
-    ((head_dim) <= 64    ? 128                                                                     \
-     : (head_dim) <= 96  ? 112                                                                     \
-     : (head_dim) <= 128 ? ((masked) ? 128 : 176)                                                  \
-     : (head_dim) <= 192 ? 112                                                                     \
-                         : 80)
 
 // A tile that reaches past the last key or row must not overflow a coordinate.
 static const int64_t MAX_FORWARD_SEQLEN = INT32_MAX - 256;

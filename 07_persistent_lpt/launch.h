@@ -1,24 +1,8 @@
-// The host's side of chapter 7's forward: tensor maps, the order of the tiles, and a thread block
-// for each SM.
+// The host's side of chapter 7's forward: tensor maps, and a thread block for each SM.
 #ifndef LAUNCH_H
 #define LAUNCH_H
 
-#include "sequences.h"
-
-// The current device: its SMs, and the size of its L2.
-typedef struct {
-    int sms, l2_bytes;
-} DeviceSizes;
-
-static inline cudaError_t device_sizes(DeviceSizes *sizes) {
-    int device = 0;
-    cudaError_t error = cudaGetDevice(&device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&sizes->sms, cudaDevAttrMultiProcessorCount, device);
-    if (error == cudaSuccess)
-        error = cudaDeviceGetAttribute(&sizes->l2_bytes, cudaDevAttrL2CacheSize, device);
-    return error;
-}
+#include "order.h"
 
 // Sequences of several lengths stand one after the other, as one batch of all rows.
 template <typename T, int HEAD_DIM, int KEYS>
@@ -29,11 +13,21 @@ static cudaError_t make_forward_maps(ForwardMaps *maps, const Attention *a) {
     const int batch = a->varlen ? 1 : a->batch;
     const int64_t rows = a->varlen ? a->total_q : a->seqlen_q;
     const int64_t keys = a->varlen ? a->total_k : a->seqlen_k;
-    cudaError_t error = make_head_map(&maps->q, "Q", a->q, type, 2, batch, rows, a->heads, HEAD_DIM,
-                                      Tile::ROWS, Tile::COLUMNS);
-    if (error == cudaSuccess)
-        error = make_head_map(&maps->o, "O", a->o, type, 2, batch, rows, a->heads, HEAD_DIM,
-                              WGMMA_ROWS, Tile::COLUMNS);
+    cudaError_t error = cudaSuccess;
+    if (PACKED) {
+        const int group = a->heads / a->kv_heads;
+        error = make_group_map(&maps->q, "Q", a->q, type, 2, batch, rows, a->heads, HEAD_DIM, group,
+                               Tile::COLUMNS);
+        if (error == cudaSuccess)
+            error = make_group_map(&maps->o, "O", a->o, type, 2, batch, rows, a->heads, HEAD_DIM,
+                                   group, Tile::COLUMNS);
+    } else {
+        error = make_head_map(&maps->q, "Q", a->q, type, 2, batch, rows, a->heads, HEAD_DIM,
+                              Tile::ROWS, Tile::COLUMNS);
+        if (error == cudaSuccess)
+            error = make_head_map(&maps->o, "O", a->o, type, 2, batch, rows, a->heads, HEAD_DIM,
+                                  WGMMA_ROWS, Tile::COLUMNS);
+    }
     maps->k = maps->v = maps->q; // without keys nothing is loaded, and no map of them could be made
     if (error == cudaSuccess && keys > 0)
         error = make_head_map(&maps->k, "K", a->k, type, 2, batch, keys, a->kv_heads, HEAD_DIM,
@@ -42,20 +36,6 @@ static cudaError_t make_forward_maps(ForwardMaps *maps, const Attention *a) {
         error = make_head_map(&maps->v, "V", a->v, type, 2, batch, keys, a->kv_heads, HEAD_DIM,
                               KEYS, Tile::COLUMNS);
     return error;
-}
-
-// The order of the tiles; *most is no less than its places.
-static inline cudaError_t make_order(TileOrder *order, int64_t *most, const Attention *a, int rows,
-                                     int64_t key_bytes, int64_t l2_bytes) {
-    const LongestTile longest = longest_tile(a->window_left, a->window_right);
-    if (a->varlen) {
-        const SortedBy by = {ORDER, longest, rows, key_bytes, l2_budget(l2_bytes), NULL};
-        return make_sequences_order(order, most, a, by);
-    }
-    *order = make_tile_order(ORDER, a->batch, a->heads, a->kv_heads, tiles_of(a->seqlen_q, rows),
-                             a->seqlen_k * key_bytes, l2_budget(l2_bytes), longest);
-    *most = places_of(order);
-    return cudaSuccess;
 }
 
 template <typename T, int HEAD_DIM, int KEYS>
@@ -102,6 +82,8 @@ static inline size_t forward_workspace(const Attention *a) {
 // What the forward can't do, or NULL.
 static inline const char *refuses_forward(const Attention *a, bool backward) {
     if (backward) return "this chapter has no backward; chapter 5's step intra-warpgroup has one";
+    if (a->dtype == DTYPE_FP8)
+        return "wgmma multiplies fp16 and bf16 here; step l2-order has --dtype fp8";
     if (a->dtype == DTYPE_FP32)
         return "wgmma multiplies fp16 and bf16; use --dtype fp16 or bf16, or chapter 3's step "
                "normalise-once for fp32";

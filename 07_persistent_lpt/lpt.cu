@@ -8,6 +8,7 @@
 static const OrderKind ORDER = ORDER_LONGEST_FIRST;
 static const bool DYNAMIC = true;
 static const bool OVERLAPPED = true;
+static const bool PACKED = false;
 #include "forward.h"
 
 const Step lpt_step = {

@@ -9,6 +9,7 @@
 static const OrderKind ORDER = ORDER_AS_IT_COMES;
 static const bool DYNAMIC = false;
 static const bool OVERLAPPED = true;
+static const bool PACKED = false;
 #include "forward.h"
 
 const Step overlapped_epilogue_step = {

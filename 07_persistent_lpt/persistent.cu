@@ -10,6 +10,7 @@
 static const OrderKind ORDER = ORDER_AS_IT_COMES;
 static const bool DYNAMIC = false;
 static const bool OVERLAPPED = false;
+static const bool PACKED = false;
 #include "forward.h"
 
 const Step persistent_step = {

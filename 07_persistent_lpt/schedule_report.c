@@ -5,21 +5,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "../06_fp8_hadamard/quantised.h"
 #include "harness/convert.h"
 #include "harness/report.h"
 #include "schedule_study.h"
-
-// The tiles of forward_tile.h, in C.
-static int rows_of_tile(int head_dim) {
-    return head_dim <= 96 ? 192 : 128;
-}
-
-static int keys_of_block(int head_dim, bool masked) {
-    if (head_dim <= 64) return 128;
-    if (head_dim <= 96) return 112;
-    if (head_dim <= 128) return masked ? 128 : 176;
-    return head_dim <= 192 ? 112 : 80;
-}
+#include "tile_sizes.h"
 
 static StudyProblem problem_of(const StudyRequest *r) {
     const Problem *p = &r->problem;
@@ -31,12 +21,13 @@ static StudyProblem problem_of(const StudyRequest *r) {
                           .seqlen_k = p->seqlen_k,
                           .window_left = p->window_left,
                           .window_right = p->window_right,
-                          .rows = rows_of_tile(p->built_head_dim),
-                          .keys = keys_of_block(p->built_head_dim, masked),
+                          .rows = FORWARD_ROWS(p->built_head_dim),
+                          .keys = p->fp8 ? key_block(p->built_head_dim)
+                                         : FORWARD_KEYS(p->built_head_dim, masked),
                           .workers = r->device->sms,
                           .tile_cycles = r->tile_cycles,
                           .block_cycles = r->block_cycles,
-                          .row_bytes = (int64_t)p->head_dim * dtype_size(p->dtype),
+                          .row_bytes = (int64_t)p->head_dim * (p->fp8 ? 1 : dtype_size(p->dtype)),
                           .l2_bytes = (int64_t)r->device->l2_bytes};
 }
 

@@ -26,7 +26,8 @@ static inline size_t places_workspace(const Attention *a, bool dynamic) {
 typedef struct {
     OrderKind kind;
     LongestTile longest;
-    int rows;               // of a tile
+    int heads;              // that have tiles of their own
+    int rows;               // of a tile, of each head
     int64_t key_bytes;      // of K and V of one head
     int64_t l2_bytes;       // that they may take
     SequenceEntry *entries; // → the order
@@ -54,7 +55,7 @@ static __global__ void __launch_bounds__(SORTED_SEQUENCES)
             SequenceEntry entry;
             entry.first_tile = tiles + place.tiles;
             entry.sequence = sequence;
-            entry.section = section_of_sequence(by.kind, a.heads, a.kv_heads,
+            entry.section = section_of_sequence(by.kind, by.heads, a.kv_heads,
                                                 seqlen_k * by.key_bytes, by.l2_bytes, by.longest);
             by.entries[chunk + place.before] = entry;
         }
@@ -71,8 +72,8 @@ static __global__ void __launch_bounds__(SORTED_SEQUENCES)
 static inline cudaError_t make_sequences_order(TileOrder *order, int64_t *most, const Attention *a,
                                                SortedBy by) {
     by.entries = entries_of(a);
-    *order = make_entries_order(by.kind, a->batch, a->heads, by.entries, by.longest);
-    *most = (a->total_q / by.rows + a->batch) * a->heads;
+    *order = make_entries_order(by.kind, a->batch, by.heads, by.entries, by.longest);
+    *most = (a->total_q / by.rows + a->batch) * by.heads;
     sort_sequences<<<1, SORTED_SEQUENCES, 0, a->stream>>>(*a, by);
     return cudaGetLastError();
 }

@@ -5,7 +5,7 @@
 
 #include "device/fragments.h"
 #include "device/phase.h"
-#include "work.h"
+#include "packing.h"
 
 // What a warpgroup must know of its tile for every block of keys. The rest it reads where it stands,
 // in shared memory: registers are few.
@@ -28,7 +28,7 @@ __device__ static inline void mask_block(float (&s_reg)[KEYS / 8][4], const Atte
                                          const Work &work, int key) {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const KeyRange seen = visible_keys(work.first_row + fragment_row(half), work.seqlen_q,
+        const KeyRange seen = visible_keys(token_of_fragment(a, work, half), work.seqlen_q,
                                            work.seqlen_k, a.window_left, a.window_right);
         // Counted from this lane's first column. Few masks have a left side: mostly half of the
         // comparisons do.
@@ -51,8 +51,10 @@ __device__ static inline void mask_block(float (&s_reg)[KEYS / 8][4], const Atte
 // Before the first block: nothing, or the head's sink, which is a key of this score and no value. One
 // of the row's four lanes counts it.
 __device__ static inline void begin_softmax(float (&row_max)[2], float (&row_sum)[2],
-                                            const Attention &a, int head) {
-    row_max[0] = row_max[1] = a.has_sink ? a.sink[head] * CUDART_L2E_F : -CUDART_INF_F;
+                                            const Attention &a, const Work &work) {
+    row_max[0] = row_max[1] =
+        a.has_sink ? a.sink[head_of_fragment(a, work, 0)] * CUDART_L2E_F : -CUDART_INF_F;
+    if (PACKED && a.has_sink) row_max[1] = a.sink[head_of_fragment(a, work, 1)] * CUDART_L2E_F;
     row_sum[0] = row_sum[1] = a.has_sink && threadIdx.x % 4 == 0 ? 1 : 0;
 }
 

@@ -15,14 +15,23 @@
 
 #include "device/fused.h"
 #include "device/mbarrier.h"
+#include "device/wgmma.h"
 #include "schedule.h"
 
 static const int MAILS = 2;
 
+// Query heads that a tile takes at a time, and how many rows of each a warpgroup does (packing.h).
+__device__ static inline int group_of(const Attention &a) {
+    return PACKED ? a.heads / a.kv_heads : 1;
+}
+__device__ static inline int tokens_of(const Attention &a) {
+    return WGMMA_ROWS / group_of(a);
+}
+
 // A tile of query rows. Rows and keys count from the sequence's first. TMA's coordinates are 32-bit,
 // so these are too.
 typedef struct __align__(16) {
-    int batch, head, kv_head; // TMA's: of several lengths there is one batch
+    int batch, head, kv_head; // TMA's: of several lengths there is one batch; of a group, the first
     int q_start, k_start;     // rows of the tensors before the sequence's first
     int seqlen_q, seqlen_k;
     int first_row;
@@ -37,8 +46,8 @@ typedef struct {
     uint64_t full[MAILS], empty[MAILS];
 } Mailbox;
 
-// *work: the tile at a place of the order. Each number is left there at once: the producer has few
-// registers.
+// *work: the tile at a place of the order, `rows` rows of each of its heads. Each number is left
+// there at once: the producer has few registers.
 __device__ static inline void find_work(Work *work, const Attention &a, const TileOrder &order,
                                         uint32_t place, int rows, int keys) {
     const TileWork tile = tile_of(&order, place);
@@ -51,8 +60,8 @@ __device__ static inline void find_work(Work *work, const Attention &a, const Ti
         seqlen_k = a.cu_seqlens_k[tile.batch + 1] - k_start;
     }
     work->batch = a.varlen ? 0 : tile.batch;
-    work->head = tile.head;
-    work->kv_head = kv_head_of(tile.head, a.heads, a.kv_heads);
+    work->head = tile.head * group_of(a);
+    work->kv_head = PACKED ? tile.head : kv_head_of(tile.head, a.heads, a.kv_heads);
     work->q_start = q_start;
     work->k_start = k_start;
     work->seqlen_q = seqlen_q;

@@ -27,6 +27,8 @@ typedef enum { DTYPE_FP32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8 } Dtype;
 // may be 0. Its masks are its own: above, i and j count from its first row, and its lengths take the
 // places of seqlen_q and seqlen_k, which are the largest of the batch.
 //
+// DTYPE_FP8, which few steps take: the tensors are bf16, and the step makes e4m3 numbers of them.
+//
 // Sinks: the softmax of query head h has one more term, of score sink[h] and value 0, which every
 // row sees, whatever the mask. lse counts it in: a row that sees no key has lse = sink[h].
 typedef struct {
@@ -84,6 +86,7 @@ typedef struct {
     const Fp8 *fp8;                                   // NULL: the step computes in the dtype
     bool varlen, sinks; // can do variable lengths; attention sinks. Others aren't asked to
     bool whole_gpu; // its blocks share the work out among themselves: no sample can stand for all
+    bool fp8_if_asked; // fp8 says how it rounds with --dtype fp8; else it computes in the dtype
 } Step;
 
 #ifdef __cplusplus

@@ -38,7 +38,7 @@ void write_csv(FILE *to, const Run *run) {
                 run->chapter->number, r->step->name, r->step->chapter,
                 r->backward ? "backward" : "forward", r->step->exhibit ? "true" : "false", ok,
                 d->softgpu != NULL ? "softgpu" : "gpu", d->name, timed ? run->time_kind : "",
-                dtype_name(p->dtype), p->batch, p->heads, p->kv_heads, (long long)p->seqlen_q,
+                problem_dtype(p), p->batch, p->heads, p->kv_heads, (long long)p->seqlen_q,
                 (long long)p->seqlen_k, p->head_dim, p->causal ? "true" : "false",
                 (long long)p->window_left, (long long)p->window_right);
         value(to, p->softcap);

@@ -61,8 +61,8 @@ static void write_problem(FILE *to, const Run *run, const Problem *p) {
             "\"seqlen_k\": %lld, \"head_dim\": %d, \"dtype\": \"%s\", \"causal\": %s, "
             "\"window\": [%lld, %lld], ",
             p->batch, p->heads, p->kv_heads, (long long)p->seqlen_q, (long long)p->seqlen_k,
-            p->head_dim, dtype_name(p->dtype), p->causal ? "true" : "false",
-            (long long)p->window_left, (long long)p->window_right);
+            p->head_dim, problem_dtype(p), p->causal ? "true" : "false", (long long)p->window_left,
+            (long long)p->window_right);
     number(to, "softcap", p->softcap);
     fputs(", ", to);
     number(to, "scale", p->scale);

@@ -77,6 +77,8 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
                       "bf16%s",
                       chapter->number <= 3 ? ", fp32" : "");
     }
+    p->fp8 = p->dtype == DTYPE_FP8;
+    if (p->fp8) p->dtype = DTYPE_BF16;
     if (p->causal) p->window_right = 0;
     p->scale = isnan(o->scale) ? (float)(1 / sqrt((double)head_dim)) : (float)o->scale;
     if (!isfinite(p->scale)) return refuse(message, "--scale: beyond float's range");

@@ -203,6 +203,7 @@ typedef struct {
 typedef struct {
     const Problem *p;
     const Fp8 *fp8;
+    const float *sink; // a head; NULL: there are none
     const Selection *rows;
     Results *results;
     Fp8Tensor q, k, v;
@@ -276,7 +277,8 @@ static void row_begin(const Model *m, int64_t head_of_all, int64_t row, Row *r) 
         r->q_power[c] = m->decoding.power[q[c]];
     }
     r->q_scale = m->q.scales[head_of_all * m->q.blocks + row / m->q.block];
-    r->row_max = -INFINITY;
+    r->row_max = m->sink != NULL ? m->sink[head] : -INFINITY; // a key of this score and no value
+    r->row_sum = m->sink != NULL ? weight_factor : 0;
     r->unit = 1;
 }
 
@@ -286,7 +288,7 @@ static void row_end(const Model *m, int64_t slot, const Row *r) {
     for (int c = 0; c < p->head_dim; c++) {
         m->results->o[slot * p->head_dim + c] = round_to_dtype(r->o[c] * factor, p->dtype);
     }
-    bool sees = r->to > r->from;
+    bool sees = r->to > r->from || m->sink != NULL;
     m->results->lse[slot] = sees ? r->row_max + logf(r->row_sum / weight_factor) : -INFINITY;
 }
 
@@ -338,7 +340,7 @@ void model_fp8(const Problem *p, const Inputs *in, const Selection *rows, const 
     *results = (Results){0};
     results->o = allocate(values * p->head_dim * (int64_t)sizeof(double));
     results->lse = allocate(values * (int64_t)sizeof(double));
-    Model m = {.p = p, .fp8 = fp8, .rows = rows, .results = results};
+    Model m = {.p = p, .fp8 = fp8, .sink = in->sink, .rows = rows, .results = results};
     decoding_make(&m.decoding);
     m.q = quantise_tensor(p, fp8, in->q, p->seqlen_q, p->heads, fp8->query_block, true);
     m.k = quantise_tensor(p, fp8, in->k, p->seqlen_k, p->kv_heads, keys, true);

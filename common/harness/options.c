@@ -57,7 +57,7 @@ static const OptionLine lines[] = {
     {"varlen", "N,Q:K,…", TAKES_LENGTHS, 0, 0,
      "a batch of these lengths, or queries:keys (chapters 1 and 7)"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
-    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16"},
+    {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16; fp8 (chapter 7)"},
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},

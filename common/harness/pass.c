@@ -41,7 +41,7 @@ static bool tensor_wanted(TensorName tensor, bool backward) {
 
 // The problem without its memory, as `refuses` and the workspace functions take it.
 static Attention attention_of(const Problem *p) {
-    return (Attention){.dtype = p->dtype,
+    return (Attention){.dtype = p->fp8 ? DTYPE_FP8 : p->dtype,
                        .batch = p->batch,
                        .heads = p->heads,
                        .kv_heads = p->kv_heads,
@@ -78,8 +78,8 @@ static double host_memory(void) {
     return kilobytes * 1024;
 }
 
-bool pass_refused(const Step *step, const Problem *p, const Device *device, bool backward,
-                  char *reason, size_t size) {
+bool pass_refused(const Chapter *chapter, const Step *step, const Problem *p, const Device *device,
+                  bool backward, char *reason, size_t size) {
     Attention a = attention_of(p);
     reason[0] = 0;
     if (backward && step->backward == NULL) {
@@ -96,9 +96,12 @@ bool pass_refused(const Step *step, const Problem *p, const Device *device, bool
         return true;
     }
     if (step->whole_gpu && p->sample != 0 && device->softgpu != NULL) {
-        snprintf(reason, size,
-                 "its blocks share out all tiles, so a sample of them does too much or too little; "
-                 "use --sample 0, or --sms 12 for a smaller GPU");
+        int at = snprintf(reason, size,
+                          "its blocks share out all tiles, so a sample of them does too much or "
+                          "too little; use --sample 0");
+        if (chapter->sms > 0)
+            snprintf(reason + at, size - (size_t)at, ", or --sms %d for a smaller GPU",
+                     chapter->sms);
         return true;
     }
     const char *refusal = step->refuses != NULL ? step->refuses(&a, backward) : NULL;

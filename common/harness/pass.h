@@ -17,9 +17,10 @@ typedef struct {
     StepResult *forward, *backward;
 } Pass;
 
-// Why the step can't do this problem here (into `reason`), or false if it can. Launches nothing.
-bool pass_refused(const Step *step, const Problem *p, const Device *device, bool backward,
-                  char *reason, size_t size);
+// Why the chapter's step can't do this problem here (into `reason`), or false if it can. Launches
+// nothing.
+bool pass_refused(const Chapter *chapter, const Step *step, const Problem *p, const Device *device,
+                  bool backward, char *reason, size_t size);
 void pass_run(const Pass *pass);
 
 #endif

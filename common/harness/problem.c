@@ -23,6 +23,10 @@ void *allocate(int64_t bytes) {
     return memory;
 }
 
+const char *problem_dtype(const Problem *p) {
+    return p->fp8 ? "fp8" : dtype_name(p->dtype);
+}
+
 int64_t unmasked_pairs(const Problem *p, int64_t b) {
     int64_t pairs = 0;
     for (int64_t i = 0; i < query_length(p, b); i++) {

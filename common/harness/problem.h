@@ -8,7 +8,8 @@
 #include "harness/attention.h"
 
 typedef struct {
-    Dtype dtype;
+    Dtype dtype; // of the tensors
+    bool fp8;    // --dtype fp8: of e4m3 numbers made of bf16 tensors
     int batch, heads, kv_heads;
     int64_t seqlen_q, seqlen_k; // varlen: the largest of the batch
     int head_dim;               // the true one: of the host's data, of the scale, of the FLOPs
@@ -97,6 +98,8 @@ static inline void visible_rows(const Problem *p, int64_t b, int64_t j, int64_t 
 
 // (query, key) pairs that the mask leaves, in one head of sequence b.
 int64_t unmasked_pairs(const Problem *p, int64_t b);
+// What was asked for: fp8, or the dtype's name.
+const char *problem_dtype(const Problem *p);
 // Floating-point operations as the papers count them: 4 · heads · pairs · head_dim, the
 // pairs of all sequences, and 2.5 times that for the backward pass.
 double problem_flops(const Problem *p, bool backward);

@@ -97,6 +97,11 @@ static void drop_inputs(const Run *run, Inputs *in) {
     if (run->saved_inputs.q == NULL) inputs_free(in);
 }
 
+// How the step rounds e4m3 numbers on this problem, or NULL: it computes in the dtype.
+static const Fp8 *rounding_of(const Step *step, const Problem *p) {
+    return p->fp8 || !step->fp8_if_asked ? step->fp8 : NULL;
+}
+
 // Every result's step on one problem. The results of a step follow each other: forward, backward.
 // False: the problem is too large for its dtype, nothing ran.
 static bool run_problem(Run *run, const Problem *p, bool check, bool time, Message *message) {
@@ -124,7 +129,7 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
         StepResult *backward =
             i + 1 < run->count && run->results[i + 1].backward ? forward + 1 : NULL;
         if (backward != NULL && backward->refused[0] != 0) backward = NULL;
-        const Fp8 *fp8 = forward->step->fp8;
+        const Fp8 *fp8 = rounding_of(forward->step, p);
         Reference rounded; // a step in fp8 has its own
         if (check && fp8 != NULL) reference_fp8(p, &in, &reference, fp8, &rounded);
         for (int s = 0; s < (schedules > 0 ? schedules : 1); s++) {
@@ -162,7 +167,7 @@ static void conclude(Run *run) {
         for (int i = 0; i < run->count; i++) {
             StepResult *r = &run->results[i];
             if (r->backward != backward || r->refused[0] != 0) continue;
-            Dtype multiplied = r->step->fp8 != NULL ? DTYPE_FP8 : run->timed.dtype;
+            Dtype multiplied = rounding_of(r->step, &run->timed) ? DTYPE_FP8 : run->timed.dtype;
             double peak = device_peak(run->device, multiplied);
             if (isfinite(r->time_us) && r->time_us > 0) {
                 r->tflops = r->flops / r->time_us * 1e-6;
@@ -191,11 +196,11 @@ bool run_plan(Run *run, Message *message) {
         for (int backward = 0; backward <= (run->backward ? 1 : 0); backward++) {
             StepResult *r = add_result(run, s, backward);
             const Step *step = r->step;
-            bool refused = pass_refused(step, &run->checked, run->device, backward, r->refused,
-                                        sizeof r->refused);
+            bool refused = pass_refused(run->chapter, step, &run->checked, run->device, backward,
+                                        r->refused, sizeof r->refused);
             if (!refused && !run->same && !run->options->check_only) {
-                refused = pass_refused(step, &run->timed, run->device, backward, r->refused,
-                                       sizeof r->refused);
+                refused = pass_refused(run->chapter, step, &run->timed, run->device, backward,
+                                       r->refused, sizeof r->refused);
             }
             if (refused && reason == NULL) reason = r->refused;
             if (!refused && (!backward || r[-1].refused[0] == 0)) able++;

@@ -111,7 +111,7 @@ static void print_heading(FILE *to, const Run *run) {
     const Device *d = run->device;
     char text[256];
     fprintf(to, "%02d %s · %s · %s · head_dim %d", run->chapter->number, run->chapter->title,
-            run->backward ? "forward and backward" : "forward", dtype_name(p->dtype), p->head_dim);
+            run->backward ? "forward and backward" : "forward", problem_dtype(p), p->head_dim);
     if (p->built_head_dim != p->head_dim) fprintf(to, " (padded to %d)", p->built_head_dim);
     if (p->causal) fprintf(to, " · causal");
     if (p->window_left >= 0 || (!p->causal && p->window_right >= 0)) {

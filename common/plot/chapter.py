@@ -12,7 +12,7 @@ import sys
 
 from style import DARK, GRID, LIGHT, WARM, bytes_text, load_pyplot, number, save
 
-ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+ELEMENT_BYTES = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 2}  # fp8 numbers are made of bf16 tensors
 
 
 def read_rows(path):

@@ -75,7 +75,8 @@ def error_text(step):
 
 
 def problem_text(problem):
-    parts = [f"batch {problem['batch']}", f"heads {problem['heads']}",
+    shared = f" ({problem['kv_heads']} K/V)" if problem["kv_heads"] != problem["heads"] else ""
+    parts = [f"batch {problem['batch']}", f"heads {problem['heads']}{shared}",
              f"seqlen {problem['seqlen_q']} × {problem['seqlen_k']}", f"head_dim {problem['head_dim']}",
              problem["dtype"]]
     if problem["causal"]:

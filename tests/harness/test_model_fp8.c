@@ -227,6 +227,30 @@ START_TEST(what_is_not_finite_becomes_nan) {
 }
 END_TEST
 
+// A sink is a key without a value. Weights are 2^8 at most and powers of two, so all is exact: a row
+// of 300 equal keys has its values' mean, times 300 of 300 + e^sink.
+START_TEST(a_sink_takes_its_share) {
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        Case t = {.p = usual()};
+        t.p.has_sink = true;
+        inputs_random(&t.p, false, &t.in);
+        t.in.sink[0] = 0, t.in.sink[1] = logf(8);
+        for (int64_t i = 0; i < query_elements(&t.p); i++) t.in.q[i] = 0;
+        for (int64_t i = 0; i < key_elements(&t.p); i++) t.in.v[i] = 1;
+        references_make(&t, ways[w]);
+        for (int h = 0; h < 2; h++)
+            for (int64_t i = 0; i < t.p.seqlen_q; i++) {
+                const int64_t row = h * t.p.seqlen_q + i;
+                const double all = 300 + (h == 0 ? 1 : 8);
+                ck_assert_double_eq_tol(t.fp8.model.lse[row], log(all), 1e-5);
+                for (int c = 0; c < t.p.head_dim; c++)
+                    ck_assert_double_eq_tol(t.fp8.model.o[row * t.p.head_dim + c], 300 / all, 2e-3);
+            }
+        case_free(&t);
+    }
+}
+END_TEST
+
 START_TEST(rows_without_keys) {
     Case t = {.p = usual()};
     t.p.seqlen_k = 30, t.p.window_right = 0;
@@ -294,6 +318,7 @@ Suite *suite_model_fp8(void) {
     tcase_add_test(tests, the_transform_spreads_outliers);
     tcase_add_test(tests, long_sums_need_two_levels);
     tcase_add_test(tests, what_is_not_finite_becomes_nan);
+    tcase_add_test(tests, a_sink_takes_its_share);
     tcase_add_test(tests, rows_without_keys);
     tcase_add_test(tests, mistakes_are_refused);
     suite_add_tcase(suite, tests);

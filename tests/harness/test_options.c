@@ -135,6 +135,25 @@ START_TEST(sizes_and_defaults) {
 }
 END_TEST
 
+// Where a chapter has it, fp8 is what is computed of bf16 tensors.
+START_TEST(fp8_is_of_bf16) {
+    Chapter later = test_chapter;
+    later.number = 7;
+    Options o;
+    Problem p;
+    Message message = {""};
+    ck_assert(read_line("--dtype fp8", &o, &message));
+    ck_assert(problem_make(&o, &later, &later.check, built, &p, &message));
+    ck_assert(p.fp8);
+    ck_assert_int_eq(p.dtype, DTYPE_BF16);
+    ck_assert_str_eq(problem_dtype(&p), "fp8");
+    ck_assert(read_line("--dtype bf16", &o, &message));
+    ck_assert(problem_make(&o, &later, &later.check, built, &p, &message));
+    ck_assert(!p.fp8);
+    ck_assert_str_eq(problem_dtype(&p), "bf16");
+}
+END_TEST
+
 START_TEST(flops_are_of_the_unmasked_pairs) {
     Problem p;
     Message message;
@@ -194,6 +213,7 @@ Suite *suite_options(void) {
     TCase *all = tcase_create("options");
     tcase_add_test(all, bad_usage_is_refused);
     tcase_add_test(all, sizes_and_defaults);
+    tcase_add_test(all, fp8_is_of_bf16);
     tcase_add_test(all, flops_are_of_the_unmasked_pairs);
     tcase_add_test(all, two_problems_unless_a_size_is_given);
     tcase_add_test(all, lists);
