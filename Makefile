@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu timeline compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
+.PHONY: help softgpu timeline splits compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -41,7 +41,7 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3 4 5 6 7
+CHAPTERS := 1 2 3 4 5 6 7 9
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
@@ -49,6 +49,7 @@ USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
 USES_5 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async
 USES_6 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async 06_fp8_hadamard
 USES_7 := 01_naive 03_online_softmax 05_hopper_async 06_fp8_hadamard 07_persistent_lpt
+USES_9 := 01_naive 09_decode
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
@@ -56,6 +57,7 @@ FOLDER_4 := 04_recompute_backward
 FOLDER_5 := 05_hopper_async
 FOLDER_6 := 06_fp8_hadamard
 FOLDER_7 := 07_persistent_lpt
+FOLDER_9 := 09_decode
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
 GENCODE_01_naive := $(PORTABLE)
@@ -65,6 +67,9 @@ GENCODE_04_recompute_backward := $(PORTABLE)
 GENCODE_05_hopper_async := -gencode arch=compute_90a,code=[compute_90a,sm_90a]
 GENCODE_06_fp8_hadamard := $(GENCODE_05_hopper_async)
 GENCODE_07_persistent_lpt := $(GENCODE_05_hopper_async)
+GENCODE_09_decode := $(PORTABLE)
+GENCODE_09_decode/prefill_kernel := $(GENCODE_05_hopper_async)
+GENCODE_09_decode/cluster_combine := $(GENCODE_05_hopper_async)
 GENCODE_tests := $(PORTABLE)
 
 NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
@@ -76,13 +81,14 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-7 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1-7 and 9 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
 	@echo "make compare          all steps of all chapters on one problem: table, CSV and picture in results/"
 	@echo "make feeds            what a tile of K and V costs each unit, by step and head_dim"
 	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
+	@echo "make splits           what the number of splits does in chapter 9: results/splits.png"
 	@echo "make ladder           TFLOP/s over the sequence length, as in the papers' figures (takes long)"
 	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
 	@echo "make table-fa1        FlashAttention's table of FLOPs, HBM bytes and time, counted again"
@@ -181,7 +187,7 @@ forms: softgpu
 $(BUILD)/$(VARIANT)/%.o: %.cu $(BUILD)/.flags | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
 	@echo "  nvcc    $<"
-	@$(NVCC) $(NVCCFLAGS) $(GENCODE_$(firstword $(subst /, ,$*))) -MMD -MF $(@:.o=.d) -c $< -o $@ \
+	@$(NVCC) $(NVCCFLAGS) $(or $(GENCODE_$*),$(GENCODE_$(firstword $(subst /, ,$*)))) -MMD -MF $(@:.o=.d) -c $< -o $@ \
 	    >$(@:.o=.log) 2>&1; status=$$?; cat $(@:.o=.log) >&2; \
 	    if grep -qE '$(PTXAS_MENDS)' $(@:.o=.log); then rm -f $@; \
 	    echo "$<: ptxas mends the kernel where it says so above, and takes its speed" >&2; exit 1; fi; exit $$status
@@ -223,7 +229,8 @@ table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 $(BUILD)/obj/common/plot/fp8_error.o: CFLAGS += $(CUDA_INCLUDE)
 $(BUILD)/obj/common/plot/fp8_error.o: | $(NVCC)
 $(BUILD)/fp8_error: $(call objects,common/plot/fp8_error.c $(addprefix common/harness/,model_fp8.c \
-        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c lengths.c))
+        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c lengths.c \
+        cache.c cache_input.c rotary.c))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm
 
@@ -243,10 +250,11 @@ compare: $(ALL_CHAPTERS)
 	@$(plot_python) python3 common/plot/compare.py $(BUILD)/$(VARIANT) $(CHAPTER_LIST) $(COMPARE_FLAGS)
 
 ladder: $(ALL_CHAPTERS)
-	@$(plot_python) python3 common/plot/ladder.py $(BUILD)/$(VARIANT) $(CHAPTER_LIST) $(LADDER_FLAGS)
+	@$(plot_python) python3 common/plot/ladder.py $(BUILD)/$(VARIANT) $(subst $(empty) $(empty),$(comma),$(filter-out 9,$(CHAPTERS))) $(LADDER_FLAGS)
 
 # head_dim 256 is not among the default ones: its variant is built apart, and only where it is missing.
-FEEDS_CHAPTERS := $(filter-out 4,$(CHAPTERS))
+# Chapter 9's tiles wait for memory, not for units.
+FEEDS_CHAPTERS := $(filter-out 4 9,$(CHAPTERS))
 feeds: $(ALL_CHAPTERS)
 	@$(if $(filter 256,$(WANTED)),,$(MAKE) --no-print-directory HEAD_DIMS=256 feeds-256)
 	@$(plot_python) python3 common/plot/feeds.py $(subst $(empty) $(empty),$(comma),$(FEEDS_CHAPTERS)) \
@@ -261,6 +269,11 @@ timeline: softgpu $(BUILD)/$(VARIANT)/chapter-5/run
 	    --trace results/timeline.json --csv - >/dev/null
 	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/timeline.py results/timeline.json results/timeline.png
 	@echo && echo "results/timeline.json  results/timeline.png"
+
+# What the number of splits does in chapter 9, and the one that auto-split chooses.
+splits: softgpu $(BUILD)/$(VARIANT)/chapter-9/run
+	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/splits.py $(BUILD)/$(VARIANT)/chapter-9/run results/splits.csv results/splits.png
+	@echo && echo "results/splits.csv  results/splits.png"
 
 # ---- lessons: the numbers between their markers, and the pictures beside them
 
@@ -283,10 +296,10 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_lanes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace
-HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths
-PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study programs usage runs broken \
+HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
+PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs
-CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent varlen torch
+CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -454,7 +467,7 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3 4 5 6 7
+LONG_CHAPTERS := 1 2 3 4 5 6 7 9
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long

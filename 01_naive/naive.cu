@@ -8,6 +8,7 @@
 #include "naive.h"
 
 #include "backward.h"
+#include "cache.h"
 #include "device/dispatch.h"
 #include "products.h"
 #include "sequences.h"
@@ -45,6 +46,7 @@ static cudaError_t forward_of_one_length(const Attention *a) {
 }
 
 static cudaError_t forward(const Attention *a) {
+    if (a->cache) return run_cache(a, forward_of_one_length);
     return a->varlen ? run_sequences(a, forward_of_one_length) : forward_of_one_length(a);
 }
 
@@ -53,10 +55,16 @@ static const char *refuses(const Attention *a, bool backward) {
     const int64_t row_blocks = tiles_of(a->seqlen_q, SOFTMAX_ROWS) * a->batch * a->heads;
     int64_t blocks = score_blocks(a) > row_blocks ? score_blocks(a) : row_blocks;
     if (backward && key_blocks > blocks) blocks = key_blocks;
+    if (a->cache && copy_blocks(a) > blocks) blocks = copy_blocks(a);
+    if (a->cache && backward) return "keys of a cache have no gradients; leave --backward out";
+    if (a->cache && a->kv_dtype != a->dtype)
+        return "it would round the cache's fp8 numbers to its own dtype; chapter 9's steps read "
+               "them";
     return refuses_on_cuda_cores(a, blocks);
 }
 
 static size_t forward_workspace(const Attention *a) {
+    if (a->cache) return cache_copies(a).bytes;
     if (a->varlen) return a->batch * sequence_workspace(a);
     return standard_workspace(a).forward_bytes;
 }
@@ -78,4 +86,5 @@ const Step naive_step = {
     .fp8 = NULL,
     .varlen = true,
     .sinks = true,
+    .cache = true,
 };

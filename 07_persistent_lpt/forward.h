@@ -7,6 +7,7 @@
 //   DYNAMIC          a block takes the next tile that nobody has; else every gridDim.x-th
 //   OVERLAPPED       a tile's O is stored under the next tile's products
 //   PACKED           a tile takes all query heads of a K/V head (packing.h); only if OVERLAPPED
+//   CACHED           chapter 9's alone: K and V may be a cache, used to a length by each sequence
 //
 // One thread block on each SM. Its roles run side by side and each loops over the same tiles:
 //
@@ -30,6 +31,10 @@
 //                    needed a Q Kᵀ and a softmax later than the next tile's K and Q.
 #ifndef FORWARD_H
 #define FORWARD_H
+
+#ifndef CACHED
+#define CACHED false
+#endif
 
 #include "device/elect.h"
 #include "device/named_barrier.h"
@@ -250,9 +255,9 @@ __device__ static inline void release_query(Barriers *barriers) {
     if (OVERLAPPED && threadIdx.x % 32 == 0) mbarrier_arrive(&barriers->q_empty);
 }
 
-// Where sequences follow each other, a box of V that reaches past one's end has the next one's first
-// rows. Their weights are 0, but 0 times inf or NaN is not: zeros take their place. All consumers do
-// it together, once a tile.
+// Where sequences follow each other, a box of V that reaches past one's end has the next one's
+// first rows; in a cache, whatever stands there. Their weights are 0, but 0 times inf or NaN is not:
+// zeros take their place. All consumers do it together, once a tile.
 template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void clear_tail(const Smem<T, HEAD_DIM, KEYS> &smem, const Work &work,
                                          uint32_t use) {
@@ -296,7 +301,8 @@ __device__ static inline void attend(float (&o_reg)[HEAD_DIM / 8][4], float (&ro
     release(&barriers->k, use);
     update_softmax<KEYS>(s_reg, row_max, row_sum, rescale, a, exponent, work, keys, 0);
     take_weights<T, HEAD_DIM, KEYS>(p_reg, o_reg, s_reg, rescale);
-    if (a.varlen && keys.last_key + KEYS > work.seqlen_k) clear_tail(smem, work, use);
+    if ((a.varlen || (CACHED && a.cache)) && keys.last_key + KEYS > work.seqlen_k)
+        clear_tail(smem, work, use);
     if (keys.blocks > 1) wait_full(&barriers->k, use + 1);
 
     for (int j = 1; j < keys.blocks; j++, use++) { // use: of V, a block behind K's

@@ -12,7 +12,8 @@ static cudaError_t make_forward_maps(ForwardMaps *maps, const Attention *a) {
         IsHalf<T>::VALUE ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
     const int batch = a->varlen ? 1 : a->batch;
     const int64_t rows = a->varlen ? a->total_q : a->seqlen_q;
-    const int64_t keys = a->varlen ? a->total_k : a->seqlen_k;
+    const int64_t room = CACHED && a->cache ? a->cache_rows : a->seqlen_k; // rows of a sequence
+    const int64_t keys = a->varlen ? a->total_k : room;
     cudaError_t error = cudaSuccess;
     if (PACKED) {
         const int group = a->heads / a->kv_heads;

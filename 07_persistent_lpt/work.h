@@ -59,6 +59,7 @@ __device__ static inline void find_work(Work *work, const Attention &a, const Ti
         seqlen_q = a.cu_seqlens_q[tile.batch + 1] - q_start;
         seqlen_k = a.cu_seqlens_k[tile.batch + 1] - k_start;
     }
+    if (CACHED && a.cache) seqlen_k = a.cache_seqlens[tile.batch];
     work->batch = a.varlen ? 0 : tile.batch;
     work->head = tile.head * group_of(a);
     work->kv_head = PACKED ? tile.head : kv_head_of(tile.head, a.heads, a.kv_heads);

@@ -27,6 +27,14 @@ __device__ static inline void cp_async16(void *to_shared, const void *from_globa
                  : "memory");
 }
 
+// Four bytes, both addresses multiples of 4. (.ca: copies of less than 16 bytes go through L1.)
+__device__ static inline void cp_async4(void *to_shared, const void *from_global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(to_shared)),
+                 "l"(__cvta_generic_to_global(from_global))
+                 : "memory");
+}
+
 // cp.async.commit_group (9.7.9.25.3.2). Closes a group: all copies of this thread since the last
 // commit. A group without copies counts too, which keeps loops free of special cases.
 __device__ static inline void cp_async_commit() {

@@ -31,6 +31,24 @@ typedef enum { DTYPE_FP32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8 } Dtype;
 //
 // Sinks: the softmax of query head h has one more term, of score sink[h] and value 0, which every
 // row sees, whatever the mask. lse counts it in: a row that sees no key has lse = sink[h].
+//
+// A cache (decoding): k and v have room for more keys than a sequence has, and sequence b sees its
+// first cache_seqlens[b] + new_keys ones. That number, which may be 0, takes the place of seqlen_k in
+// its masks; seqlen_k is the largest of the batch. What stands behind a sequence's last key may be
+// anything, NaN too.
+//   page_size 0    k and v are (batch, cache_rows, kv_heads, head_dim): sequence b has its own rows.
+//   page_size > 0  k and v are (pages, page_size, kv_heads, head_dim), and key j of sequence b is row
+//                  j % page_size of page block_table[b * table_columns + j / page_size]. Table entries
+//                  behind a sequence's last key may be anything: they must not be read as pages.
+// New keys: the last new_keys keys of each sequence are not in the cache yet. They stand in k_new and
+// v_new, (batch, new_keys, kv_heads, head_dim), and the step writes them into k_cache and v_cache,
+// which are k and v, behind the first cache_seqlens[b], which it leaves as they are.
+// Rotary embedding: turns pairs of the first rotary_dim columns of q (for the scores; q itself stays)
+// and of k_new (as it is written) by the angles of a position: that of key j is j; that of query row i
+// is cache_seqlens[b] + i if there is a window or causal, else cache_seqlens[b] for all rows. Row n of
+// rotary_cos and rotary_sin, fp32 (…, rotary_dim / 2), holds position n. A pair is columns 2c and
+// 2c + 1 if rotary_interleaved, else c and c + rotary_dim / 2: (x, y) becomes
+// (x cos − y sin, x sin + y cos).
 typedef struct {
     Dtype dtype;
     int batch, heads, kv_heads;
@@ -57,6 +75,24 @@ typedef struct {
     int64_t total_q, total_k;               // rows of q, of k: batch * seqlen unless varlen
     const int *cu_seqlens_q, *cu_seqlens_k; // batch + 1 each, from 0 on, never falling; or NULL
     const float *sink;                      // heads; or NULL. Neither scaled nor capped
+    // decoding
+    int splits;               // of each sequence's keys, as asked for; 0 = the step's own choice
+    bool cache;               // k and v are a cache; never together with varlen
+    const int *cache_seqlens; // batch: keys in the cache before the step; NULL without one
+    int64_t cache_rows;       // room of a sequence: page_size * table_columns if there are pages
+    int page_size, pages;     // keys of a page, pages of k and of v; 0: no pages
+    const int *block_table;   // (batch, table_columns), or NULL
+    int table_columns;
+    int new_keys; // of each sequence, to append; 0 = none
+    const void *k_new, *v_new;
+    void *k_cache, *v_cache; // k and v, to write new keys to; NULL without new keys
+    int rotary_dim;          // 0 = none; else even, at most the true head_dim
+    bool rotary_interleaved;
+    const float *rotary_cos, *rotary_sin;
+    // The numbers of k and v (k_new and v_new have dtype): dtype, or DTYPE_FP8, e4m3, of which each
+    // stands for k_scale[b * kv_heads + head] (or v_scale) times itself.
+    Dtype kv_dtype;
+    const float *k_scale, *v_scale; // NULL unless fp8
 } Attention;
 
 // How a step rounds that multiplies e4m3 numbers: the limits of its errors come from a model that
@@ -85,6 +121,8 @@ typedef struct {
     cudaError_t (*backward)(const Attention *a);      // runs after forward, same workspace kept
     const Fp8 *fp8;                                   // NULL: the step computes in the dtype
     bool varlen, sinks; // can do variable lengths; attention sinks. Others aren't asked to
+    bool cache;         // can do a cache; what of it (pages, new keys, fp8) `refuses` says
+    int page_size;  // its cache is in pages of so many keys where nobody says otherwise; 0: isn't
     bool whole_gpu; // its blocks share the work out among themselves: no sample can stand for all
     bool fp8_if_asked; // fp8 says how it rounds with --dtype fp8; else it computes in the dtype
 } Step;

@@ -26,6 +26,8 @@ typedef struct {
     const int *head_dims; // that its kernels can be built for, ended by 0; NULL: all of them
     bool has_backward, default_backward;
     bool has_varlen, has_sinks; // some step beside naive takes these; chapter 1: naive does
+    bool has_cache;             // some step takes a cache, splits and new keys
+    bool memory_bound;          // the table says what share of the HBM's bandwidth a step reaches
     const Step *const *steps;   // naive first, then the chapter before's last step, then its own
     int step_count;
     DefaultProblem check, timing;

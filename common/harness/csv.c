@@ -12,7 +12,8 @@ void write_csv_header(FILE *to) {
         "seqlen_q,seqlen_k,head_dim,causal,window_left,window_right,softcap,scale,seed,sms,sample,"
         "time_us,tflops,peak_fraction,flops,hbm_read_bytes,hbm_write_bytes,l2_read_bytes,"
         "workspace_bytes,speedup_over_naive,speedup_over_previous,o_max_error,o_limit,o_rms_error,"
-        "lse_max_error,dq_max_error,dk_max_error,dv_max_error,total_q,total_k,sink\n",
+        "lse_max_error,dq_max_error,dk_max_error,dv_max_error,total_q,total_k,sink,hbm_fraction,"
+        "splits,page_size,new_keys,rotary_dim,fp8_cache\n",
         to);
 }
 
@@ -63,7 +64,10 @@ void write_csv(FILE *to, const Run *run) {
         value(to, t[TENSOR_DQ].measured ? t[TENSOR_DQ].max : NAN);
         value(to, t[TENSOR_DK].measured ? t[TENSOR_DK].max : NAN);
         value(to, t[TENSOR_DV].measured ? t[TENSOR_DV].max : NAN);
-        fprintf(to, ",%lld,%lld,%s\n", (long long)total_queries(p), (long long)total_keys(p),
+        fprintf(to, ",%lld,%lld,%s", (long long)total_queries(p), (long long)total_keys(p),
                 p->has_sink ? "true" : "false");
+        value(to, r->hbm_fraction);
+        fprintf(to, ",%d,%d,%d,%d,%s\n", p->splits, p->cache.page_size, p->cache.new_keys,
+                p->cache.rotary_dim, p->cache.fp8 ? "true" : "false");
     }
 }

@@ -250,6 +250,11 @@ static bool describe(Device *d, int index, Message *message) {
     d->capability = properties.major * 10 + properties.minor;
     d->sms = properties.multiProcessorCount;
     d->l2_bytes = (size_t)properties.l2CacheSize;
+    int memory_kilohertz = 0, bus_bits = 0; // of a double-data-rate bus
+    if (cudaDeviceGetAttribute(&memory_kilohertz, cudaDevAttrMemoryClockRate, index) ==
+            cudaSuccess &&
+        cudaDeviceGetAttribute(&bus_bits, cudaDevAttrGlobalMemoryBusWidth, index) == cudaSuccess)
+        d->hbm_bytes_per_s = 2.0 * memory_kilohertz * 1e3 * (bus_bits / 8.0);
     if (d->softgpu != NULL) {
         snprintf(d->name, sizeof d->name, "%s", d->softgpu->gpu_name());
         const char *sms = getenv("SOFTGPU_SMS"); // fewer or more than it has

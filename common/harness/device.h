@@ -17,6 +17,7 @@ typedef struct {
     int sms;
     double clock_ghz; // that times are given at; 0 = unknown
     size_t l2_bytes;
+    double hbm_bytes_per_s; // softgpu's: what copies reach; a GPU's: the data sheet's. 0 = unknown
     bool guards; // buffers get guard bytes (softgpu's memory check watches exact bounds itself)
     bool poisoned_workspace; // softgpu's init check knows never-written memory by itself
     bool init_check;         // softgpu's is on

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "harness/cache_input.h"
 #include "harness/convert.h"
 #include "harness/lengths.h"
 #include "harness/npy.h"
@@ -47,8 +48,9 @@ static bool same_shape(const int64_t a[4], const int64_t b[4]) {
     return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
 }
 
+// Do the shapes go together? Where k and v are a cache, what follows says whether its batch does.
 static bool shapes_agree(const char *folder, int64_t q[4], int64_t k[4], int64_t v[4],
-                         const int64_t *dout, Message *message) {
+                         const int64_t *dout, bool cache, Message *message) {
     static const int64_t largest = 0x7fffffff;
     for (int d = 0; d < 4; d++) {
         bool sequence = d == 1;
@@ -59,7 +61,7 @@ static bool shapes_agree(const char *folder, int64_t q[4], int64_t k[4], int64_t
     }
     if (!same_shape(k, v))
         return refuse(message, "--input %s: k.npy and v.npy differ in shape", folder);
-    if (q[0] != k[0]) {
+    if (q[0] != k[0] && !cache) {
         return refuse(message, "--input %s: q.npy has batch %lld, k.npy %lld", folder,
                       (long long)q[0], (long long)k[0]);
     }
@@ -198,9 +200,15 @@ static bool take_lengths(const char *folder, const int64_t q[4], const int64_t k
 static bool read_all(const char *folder, bool backward, Options *o, Inputs *in, Message *message) {
     int64_t shape[4][4];
     const int64_t *q = shape[0], *k = shape[1];
+    bool cache = is_there(folder, "cache_seqlens") || is_there(folder, "block_table");
     bool packed = is_there(folder, "cu_seqlens_q") || is_there(folder, "cu_seqlens_k");
     if (!read_tensors(folder, backward, packed, in, shape, message)) return false;
-    if (!shapes_agree(folder, shape[0], shape[1], shape[2], backward ? shape[3] : NULL, message) ||
+    if (packed && cache) {
+        return refuse(message, "--input %s: cu_seqlens or a cache (cache_seqlens), not both",
+                      folder);
+    }
+    if (!shapes_agree(folder, shape[0], shape[1], shape[2], backward ? shape[3] : NULL, cache,
+                      message) ||
         !read_sink(folder, o->sink, q[2], in, message)) {
         return false;
     }
@@ -212,6 +220,7 @@ static bool read_all(const char *folder, bool backward, Options *o, Inputs *in, 
     o->head_dim = q[3];
     o->sink = in->sink != NULL;
     if (packed) return take_lengths(folder, q, k, o, in, message);
+    if (cache) return cache_input_read(folder, q, k, o, in, message);
     return !backward || read_dlse(folder, q, in, message);
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "harness/cache.h"
 #include "harness/convert.h"
 
 static void number(FILE *to, const char *name, double value) {
@@ -54,6 +55,23 @@ static void write_lengths(FILE *to, const Problem *p) {
     fputs("]", to);
 }
 
+// The keys in each sequence's cache before the step, and how they stand there; null without one.
+static void write_cache(FILE *to, const Problem *p) {
+    const Cache *c = &p->cache;
+    if (!c->there) {
+        fputs("null", to);
+        return;
+    }
+    fputs("{\"seqlens\": [", to);
+    for (int64_t b = 0; b < p->batch; b++)
+        fprintf(to, "%s%lld", b > 0 ? ", " : "", (long long)cached_keys(p, b));
+    fprintf(to,
+            "], \"rows\": %lld, \"page_size\": %d, \"pages\": %d, \"new_keys\": %d, "
+            "\"rotary_dim\": %d, \"rotary_interleaved\": %s, \"fp8\": %s}",
+            (long long)c->rows, c->page_size, c->pages, c->new_keys, c->rotary_dim,
+            c->rotary_interleaved ? "true" : "false", c->fp8 ? "true" : "false");
+}
+
 static void write_problem(FILE *to, const Run *run, const Problem *p) {
     const Options *o = run->options;
     fprintf(to,
@@ -73,6 +91,8 @@ static void write_problem(FILE *to, const Run *run, const Problem *p) {
     write_lengths(to, p);
     fputs(", ", to);
     named_string(to, "input", o->input);
+    fprintf(to, ", \"splits\": %d, \"cache\": ", p->splits);
+    write_cache(to, p);
     fprintf(to, ", \"built_head_dim\": %d, \"sample\": %d, \"sms\": %d, \"schedules\": [",
             p->built_head_dim, p->sample, run->device->sms);
     for (int s = 0; s < o->schedule_count; s++) {
@@ -173,6 +193,7 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
     } figures[] = {{"time_us", r->time_us},
                    {"tflops", r->tflops},
                    {"peak_fraction", r->peak_fraction},
+                   {"hbm_fraction", r->hbm_fraction},
                    {"flops", r->flops},
                    {"executed_flops", r->has_stats ? r->stats.flops : NAN},
                    {"hbm_read_bytes", r->hbm_read_bytes},
@@ -198,6 +219,8 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
     named_string(to, "refused", r->refused[0] != 0 ? r->refused : NULL);
     fputs(", ", to);
     named_string(to, "device_error", r->error[0] != 0 ? r->error : NULL);
+    fputs(", ", to);
+    named_string(to, "cache_report", r->cache_report[0] != 0 ? r->cache_report : NULL);
     fprintf(to, ", \"overrun\": %s", r->overrun ? "true" : "false");
     fprintf(to, ", \"findings\": %s}", r->findings != NULL ? r->findings : "[]");
 }

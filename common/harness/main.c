@@ -94,6 +94,13 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
                       "length; chapters 1 and 7 take any",
                       o->input, chapter.number);
     }
+    if (o->input != NULL && sized->cache_seqlens != NULL && !chapter.has_cache) {
+        return refuse(
+            message,
+            "--input %s: cache_seqlens.npy: chapter %d's steps read no cache; chapter 9's "
+            "do",
+            o->input, chapter.number);
+    }
     if (o->input != NULL && sized->sink && !chapter.has_sinks) {
         return refuse(message, "--input %s: sink.npy: chapter %d has no sinks; chapters 1 and 7 do",
                       o->input, chapter.number);

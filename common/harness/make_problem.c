@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "harness/options.h"
+#include "harness/cache.h"
 
 enum { FEWEST_SAMPLED = 4 }; // SMs of --sample auto
 
@@ -94,5 +94,5 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
     if (elements > 0x1p41 || (double)p->batch * p->heads * (double)p->seqlen_q > 0x1p40) {
         return refuse(message, "the problem has %.3g elements: too many for any memory", elements);
     }
-    return true;
+    return cache_make(o, p, message);
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/cache.h"
 #include "harness/lengths.h"
 
 enum { MOST_COUNT = 1024 }; // of SMs and host threads, in softgpu
@@ -33,6 +34,9 @@ typedef enum {
     STUDY_CYCLES,  // two numbers of cycles, in such a chapter
     TAKES_LENGTHS, // of every sequence of the batch, where a chapter has varlen
     SETS_SINK,     // sets a bool where a chapter has sinks
+    OF_CACHE,   // an int64_t, 1 … 2^31-1, where a chapter has a cache; else it belongs to `later`
+    SETS_CACHE, // sets a bool in such a chapter
+    CACHE_LENGTHS, // of every sequence of the batch, in such a chapter
     FROM_CHAPTER,  // sets a bool in chapter `later` and those after it that have a backward pass
     NOWHERE_YET,   // no chapter has it yet
 } Takes;
@@ -56,6 +60,16 @@ static const OptionLine lines[] = {
     {"seqlen-k", "N", TAKES_LENGTH, AT(seqlen_k), 0, "keys"},
     {"varlen", "N,Q:K,…", TAKES_LENGTHS, 0, 0,
      "a batch of these lengths, or queries:keys (chapters 1 and 7)"},
+    {"cache-seqlens", "N,…", CACHE_LENGTHS, 0, 9,
+     "a batch with so many keys in its cache (chapters 1 and 9)"},
+    {"page-size", "P", OF_CACHE, AT(page_size), 9, "the cache in pages of P keys (likewise)"},
+    {"append", "N", OF_CACHE, AT(new_keys), 9,
+     "the last N keys are new: written into the cache (likewise)"},
+    {"rotary", "D", OF_CACHE, AT(rotary_dim), 9, "turn D columns of queries and new keys"},
+    {"rotary-interleaved", NULL, SETS_CACHE, AT(rotary_interleaved), 9,
+     "neighbours are a pair; else the halves' columns"},
+    {"fp8-cache", NULL, SETS_CACHE, AT(fp8_cache), 9, "a cache of e4m3 numbers (chapter 9)"},
+    {"splits", "N", OF_CACHE, AT(splits), 9, "of the keys, by steps that split (chapter 9)"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
     {"dtype", "T", TAKES_DTYPE, AT(dtype), 0, "fp32, fp16, bf16; fp8 (chapter 7)"},
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
@@ -67,7 +81,7 @@ static const OptionLine lines[] = {
     {"deterministic", NULL, FROM_CHAPTER, AT(deterministic), 4,
      "gradients summed in a fixed order (from chapter 4 on)"},
     {"input", "DIR", TAKES_TEXT, AT(input), 0,
-     "q, k, v.npy (dout, dlse, sink, cu_seqlens_q/k) instead of random"},
+     "q, k, v.npy (dout, dlse, sink, cu_seqlens_q/k, …) instead of random"},
     {"save", "DIR", TAKES_TEXT, AT(save), 0, "write o.npy, lse.npy (dq, dk, dv) of the last step"},
     {"seed", "S", TAKES_SEED, AT(seed), 0, "of the random data"},
     {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
@@ -103,8 +117,6 @@ static const OptionLine lines[] = {
     {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
     {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
     {"head-dim-v", "D", NOWHERE_YET, 0, 0, NULL},
-    {"splits", "N", IN_CHAPTER, 0, 9, NULL},
-    {"page-size", "P", IN_CHAPTER, 0, 9, NULL},
     {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"predict", NULL, NOWHERE_YET, 0, 0, NULL},
@@ -260,14 +272,24 @@ bool options_set_size(Options *o, const char *name, int64_t value) {
     }
     for (int i = 0; i < LINES; i++) {
         if (strcmp(lines[i].name, name) != 0) continue;
-        if (lines[i].takes != TAKES_SIZE && lines[i].takes != TAKES_LENGTH) return false;
+        if (lines[i].takes != TAKES_SIZE && lines[i].takes != TAKES_LENGTH &&
+            lines[i].takes != OF_CACHE)
+            return false;
         *(int64_t *)((char *)o + lines[i].place) = value;
         return true;
     }
     return false;
 }
 
-static bool read_sweep(const char *text, Options *o, Message *message) {
+// Does the option belong to chapters with a cache?
+static bool is_of_cache(const char *name) {
+    for (int i = 0; i < LINES; i++) {
+        if (strcmp(lines[i].name, name) == 0) return lines[i].takes == OF_CACHE;
+    }
+    return false;
+}
+
+static bool read_sweep(const char *text, const Chapter *chapter, Options *o, Message *message) {
     static char name[32];
     const char *equals = strchr(text, '=');
     size_t length = equals == NULL ? sizeof name : (size_t)(equals - text);
@@ -280,11 +302,11 @@ static bool read_sweep(const char *text, Options *o, Message *message) {
     memcpy(name, text, length);
     name[length] = 0;
     Options probe = *o;
-    if (!options_set_size(&probe, name, 1)) {
+    if (!options_set_size(&probe, name, 1) || (is_of_cache(name) && !chapter->has_cache)) {
         return refuse(message,
                       "--sweep %s: can sweep seqlen, seqlen-q, seqlen-k, batch, heads, kv-heads, "
-                      "head-dim",
-                      name);
+                      "head-dim%s",
+                      name, chapter->has_cache ? ", splits, page-size, append" : "");
     }
     o->sweep = name;
     o->swept_count = 0;
@@ -356,7 +378,7 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case TAKES_SEED: return read_seed(line->name, value, &o->seed, message);
     case TAKES_SCHEDULES: return read_schedules(value, o, message);
     case TAKES_DEVICE: return read_device(value, o, message);
-    case TAKES_SWEEP: return read_sweep(value, o, message);
+    case TAKES_SWEEP: return read_sweep(value, chapter, o, message);
     case WITH_STUDY:
     case STUDY_CYCLES:
         if (chapter->study == NULL) {
@@ -377,6 +399,17 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
         if (chapter->has_sinks) return true;
         return refuse(message, "--sink: chapter %d does not have it; chapters 1 and 7 do",
                       chapter->number);
+    case OF_CACHE:
+    case SETS_CACHE:
+    case CACHE_LENGTHS:
+        if (!chapter->has_cache) {
+            return refuse(message, "--%s: chapter %d does not have it; chapters 1 and %d do",
+                          line->name, chapter->number, line->later);
+        }
+        if (line->takes == CACHE_LENGTHS) return cache_read_lengths(value, o, message);
+        if (line->takes == OF_CACHE) return size_in_range(line->name, value, 1, place, message);
+        *(bool *)place = true;
+        return true;
     case FROM_CHAPTER:
         if (chapter->number >= line->later && chapter->has_backward) {
             *(bool *)place = true;
@@ -489,6 +522,7 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
         return refuse(message, "--explain: needs times; leave --check-only out");
     }
     if (o->cu_seqlens_q != NULL && !lengths_fit(o, message)) return false;
+    if (o->cache_seqlens != NULL && !cache_lengths_fit(o, message)) return false;
     if (o->input != NULL && (options_size_given(o) || o->sweep != NULL)) {
         return refuse(message, "--input: the files say the sizes; leave the size options out");
     }

@@ -17,7 +17,15 @@ typedef struct {
     bool causal, backward, deterministic, sink;
     // where sequences of varying lengths begin, and the end of the last; NULL: equally long
     const int *cu_seqlens_q, *cu_seqlens_k;
-    int64_t sequences;                 // of these
+    int64_t sequences; // of these
+    // a cache (problem.h); numbers are 0 where not given
+    const int *cache_seqlens; // keys of each sequence in it; NULL: equally many
+    int64_t cached_sequences; // of these
+    int64_t splits, page_size, new_keys, rotary_dim;
+    bool rotary_interleaved, fp8_cache;
+    const int *block_table; // of --input: (batch, table_columns), into `pages` pages
+    int64_t pages, table_columns;
+    int64_t room;                      // of --input: a sequence's, where there are no pages
     int64_t window_left, window_right; // -1 = unlimited
     double softcap, scale;             // scale NAN = 1/sqrt(head_dim)
     uint64_t seed;

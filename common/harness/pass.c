@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "harness/buffer.h"
+#include "harness/cache.h"
+#include "harness/cache_buffers.h"
 #include "harness/convert.h"
 #include "harness/npy.h"
 
@@ -19,6 +21,7 @@ enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_SINK, INPUT_DOUT, INPUT_DLSE, INPUT_COUN
 
 typedef struct {
     Buffer input[INPUT_COUNT], cu_seqlens_q, cu_seqlens_k, output[TENSOR_COUNT], workspace;
+    CacheBuffers cache;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     Attention attention;
@@ -31,6 +34,7 @@ static size_t tensor_bytes(const Problem *p, TensorName tensor) {
 // The bytes of an input: those of the output of the same shape, if there is one.
 static size_t input_bytes(const Problem *p, int input) {
     if (input == INPUT_SINK) return p->has_sink ? (size_t)p->heads * sizeof(float) : 0;
+    if (p->cache.there && (input == INPUT_K || input == INPUT_V)) return cache_bytes(p);
     if (input == INPUT_DLSE) return tensor_bytes(p, TENSOR_LSE);
     return tensor_bytes(p, input == INPUT_Q || input == INPUT_DOUT ? TENSOR_O : TENSOR_DK);
 }
@@ -41,22 +45,24 @@ static bool tensor_wanted(TensorName tensor, bool backward) {
 
 // The problem without its memory, as `refuses` and the workspace functions take it.
 static Attention attention_of(const Problem *p) {
-    return (Attention){.dtype = p->fp8 ? DTYPE_FP8 : p->dtype,
-                       .batch = p->batch,
-                       .heads = p->heads,
-                       .kv_heads = p->kv_heads,
-                       .seqlen_q = p->seqlen_q,
-                       .seqlen_k = p->seqlen_k,
-                       .head_dim = p->built_head_dim,
-                       .softmax_scale = p->scale,
-                       .softcap = p->softcap,
-                       .window_left = p->window_left,
-                       .window_right = p->window_right,
-                       .deterministic = p->deterministic,
-                       .varlen = p->cu_seqlens_q != NULL,
-                       .has_sink = p->has_sink,
-                       .total_q = total_queries(p),
-                       .total_k = total_keys(p)};
+    Attention a = {.dtype = p->fp8 ? DTYPE_FP8 : p->dtype,
+                   .batch = p->batch,
+                   .heads = p->heads,
+                   .kv_heads = p->kv_heads,
+                   .seqlen_q = p->seqlen_q,
+                   .seqlen_k = p->seqlen_k,
+                   .head_dim = p->built_head_dim,
+                   .softmax_scale = p->scale,
+                   .softcap = p->softcap,
+                   .window_left = p->window_left,
+                   .window_right = p->window_right,
+                   .deterministic = p->deterministic,
+                   .varlen = p->cu_seqlens_q != NULL,
+                   .has_sink = p->has_sink,
+                   .total_q = total_queries(p),
+                   .total_k = total_keys(p)};
+    cache_describe(p, &a);
+    return a;
 }
 
 static size_t workspace_bytes(const Step *step, const Attention *a, bool backward) {
@@ -78,8 +84,10 @@ static double host_memory(void) {
     return kilobytes * 1024;
 }
 
-bool pass_refused(const Chapter *chapter, const Step *step, const Problem *p, const Device *device,
-                  bool backward, char *reason, size_t size) {
+bool pass_refused(const Chapter *chapter, const Step *step, const Problem *asked,
+                  const Device *device, bool backward, char *reason, size_t size) {
+    Problem own = cache_for_step(asked, step);
+    const Problem *p = &own;
     Attention a = attention_of(p);
     reason[0] = 0;
     if (backward && step->backward == NULL) {
@@ -93,6 +101,12 @@ bool pass_refused(const Chapter *chapter, const Step *step, const Problem *p, co
     }
     if (a.has_sink && !step->sinks) {
         snprintf(reason, size, "no attention sinks; naive and chapter 7's steps have them");
+        return true;
+    }
+    if (a.cache && !step->cache) {
+        snprintf(reason, size,
+                 "no cache: it reads keys that stand one after the other, as many in each "
+                 "sequence; naive and chapter 9's steps read a cache");
         return true;
     }
     if (step->whole_gpu && p->sample != 0 && device->softgpu != NULL) {
@@ -109,7 +123,7 @@ bool pass_refused(const Chapter *chapter, const Step *step, const Problem *p, co
         snprintf(reason, size, "%s", refusal);
         return true;
     }
-    double bytes = (double)workspace_bytes(step, &a, backward);
+    double bytes = (double)workspace_bytes(step, &a, backward) + (double)cache_beside_bytes(p);
     for (int i = 0; i <= (backward ? INPUT_DOUT : INPUT_SINK); i++)
         bytes += (double)input_bytes(p, i);
     for (int t = 0; t < TENSOR_COUNT; t++) {
@@ -204,6 +218,7 @@ static void tensors_free(Tensors *t) {
     for (int i = 0; i < INPUT_COUNT; i++) buffer_free(&t->input[i]);
     buffer_free(&t->cu_seqlens_q);
     buffer_free(&t->cu_seqlens_k);
+    cache_free(&t->cache);
     for (int i = 0; i < TENSOR_COUNT; i++) buffer_free(&t->output[i]);
     buffer_free(&t->workspace);
     if (t->start != NULL) cudaEventDestroy(t->start);
@@ -227,9 +242,12 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
         error = buffer_make(&t->input[i], input_bytes(p, i), device->guards, false);
         if (error != cudaSuccess) break;
         bool of_keys = i == INPUT_K || i == INPUT_V;
+        if (of_keys && p->cache.there) continue; // cache_upload fills it
         error = i == INPUT_DLSE || i == INPUT_SINK ? buffer_upload(&t->input[i], values[i])
                                                    : upload(p, &t->input[i], values[i], of_keys);
     }
+    if (error == cudaSuccess)
+        error = cache_upload(p, in, device, &t->input[INPUT_K], &t->input[INPUT_V], &t->cache, a);
     if (a->varlen && error == cudaSuccess)
         error = upload_lengths(p, device, p->cu_seqlens_q, &t->cu_seqlens_q);
     if (a->varlen && error == cudaSuccess)
@@ -349,6 +367,25 @@ static void save_tensor(const Pass *pass, TensorName tensor, const void *bytes, 
     free(elements);
 }
 
+// Looks at what a step appended to the cache, and that it left the rest as it was. False: the
+// device failed.
+static bool check_cache(const Pass *pass, const Tensors *t, StepResult *result) {
+    const Problem *p = pass->p;
+    bool right = true;
+    if (p->cache.new_keys == 0 || pass->reference == NULL) return true;
+    for (int i = INPUT_K; i <= INPUT_V && right; i++) {
+        void *bytes = allocate((int64_t)t->input[i].bytes);
+        if (!fine(pass, result, buffer_download(&t->input[i], bytes), "reading the cache")) {
+            free(bytes);
+            return false;
+        }
+        right = cache_right(p, t->cache.table, pass->in, i == INPUT_V, bytes, result->cache_report,
+                            sizeof result->cache_report);
+        free(bytes);
+    }
+    return true;
+}
+
 // Downloads the pass's outputs, checks them, and looks at every guard.
 static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResult *result) {
     bool guards = true, ok = true;
@@ -368,12 +405,14 @@ static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResul
         if (pass->save != NULL) save_tensor(pass, (TensorName)i, bytes, result);
         free(bytes);
     }
-    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + 3];
+    if (!backward && !check_cache(pass, t, result)) return false;
+    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + CACHE_BUFFERS + 3];
     int count = 0;
     for (int i = 0; i < INPUT_COUNT; i++) buffers[count++] = &t->input[i];
     buffers[count++] = &t->cu_seqlens_q;
     buffers[count++] = &t->cu_seqlens_k;
     for (int i = 0; i < TENSOR_COUNT; i++) buffers[count++] = &t->output[i];
+    for (int i = 0; i < CACHE_BUFFERS; i++) buffers[count++] = &t->cache.part[i];
     buffers[count++] = &t->workspace;
     for (int i = 0; i < count; i++) {
         bool stand;
@@ -382,6 +421,7 @@ static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResul
         guards = guards && stand;
     }
     if (!guards) result->overrun = true;
+    if (result->cache_report[0] != 0) ok = false;
     if (pass->reference != NULL || !guards) {
         result->ok = result->ok == 0 || !ok || !guards ? 0 : 1;
     }

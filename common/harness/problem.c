@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/cache.h"
 #include "harness/convert.h"
 #include "harness/parallel.h"
 #include "harness/random.h"
@@ -39,11 +40,26 @@ int64_t unmasked_pairs(const Problem *p, int64_t b) {
 
 double problem_flops(const Problem *p, bool backward) {
     double pairs = 0;
-    for (int64_t b = 0; p->cu_seqlens_q != NULL && b < p->batch; b++)
-        pairs += (double)unmasked_pairs(p, b);
-    if (p->cu_seqlens_q == NULL) pairs = (double)p->batch * (double)unmasked_pairs(p, 0);
+    bool alike = p->cu_seqlens_q == NULL && p->cache.seqlens == NULL;
+    for (int64_t b = 0; !alike && b < p->batch; b++) pairs += (double)unmasked_pairs(p, b);
+    if (alike) pairs = (double)p->batch * (double)unmasked_pairs(p, 0);
     double forward = 4.0 * p->heads * pairs * (double)p->head_dim;
     return backward ? 2.5 * forward : forward;
+}
+
+double problem_bytes(const Problem *p) {
+    double size = (double)dtype_size(p->dtype), cached = p->cache.fp8 ? 1 : size;
+    double queries = (double)total_queries(p) * p->heads, keys = 0;
+    for (int64_t b = 0; b < p->batch; b++) {
+        int64_t from = 0, to = 0, first = key_length(p, b), end = 0;
+        for (int64_t i = 0; i < query_length(p, b); i++) { // both ends grow with the row
+            visible_keys(p, b, i, &from, &to);
+            if (to > from && from < first) first = from;
+            if (to > end) end = to;
+        }
+        if (end > first) keys += (double)(end - first) * p->kv_heads;
+    }
+    return 2 * keys * cached * p->head_dim + queries * (2 * size * p->head_dim + sizeof(float));
 }
 
 int64_t query_elements(const Problem *p) {
@@ -92,6 +108,7 @@ void inputs_random(const Problem *p, bool backward, Inputs *inputs) {
     inputs->q = random_tensor(p, query_elements(p), STREAM_Q);
     inputs->k = random_tensor(p, key_elements(p), STREAM_K);
     inputs->v = random_tensor(p, key_elements(p), STREAM_V);
+    if (p->cache.fp8) cache_quantise(p, inputs);
     inputs->dout = backward ? random_tensor(p, query_elements(p), STREAM_DOUT) : NULL;
     if (p->has_sink) inputs->sink = random_sinks(p);
 }
@@ -103,8 +120,12 @@ void inputs_free(Inputs *inputs) {
     free(inputs->dout);
     free(inputs->dlse);
     free(inputs->sink);
+    free(inputs->k_scale);
+    free(inputs->v_scale);
     free(inputs->cu_seqlens_q);
     free(inputs->cu_seqlens_k);
+    free(inputs->cache_seqlens);
+    free(inputs->block_table);
     *inputs = (Inputs){0};
 }
 

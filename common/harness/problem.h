@@ -7,11 +7,25 @@
 
 #include "harness/attention.h"
 
+// The cache of keys and values that decoding reads, and appends to (attention.h says what is what).
+typedef struct {
+    bool there;
+    const int *seqlens;      // batch: keys in it before the step; NULL: seqlen_k - new_keys each
+    int64_t rows;            // room of a sequence
+    int page_size, pages;    // 0: no pages
+    const int *table;        // (batch, table_columns); NULL: shuffled by the seed (cache_table)
+    int table_columns;       // of a sequence
+    int new_keys;            // the last of each sequence's keys, which the step appends
+    int rotary_dim;          // 0: no rotary embedding
+    bool rotary_interleaved; // neighbours are a pair, else the two halves' columns
+    bool fp8;                // its numbers are e4m3, with a scale for each sequence and head
+} Cache;
+
 typedef struct {
     Dtype dtype; // of the tensors
     bool fp8;    // --dtype fp8: of e4m3 numbers made of bf16 tensors
     int batch, heads, kv_heads;
-    int64_t seqlen_q, seqlen_k; // varlen: the largest of the batch
+    int64_t seqlen_q, seqlen_k; // varlen, cache: the largest of the batch
     int head_dim;               // the true one: of the host's data, of the scale, of the FLOPs
     int built_head_dim;         // of the device's buffers: the smallest built variant that holds it
     int64_t window_left, window_right; // -1 = unlimited; causal has window_right = 0
@@ -24,15 +38,19 @@ typedef struct {
     // Varlen: where the rows of each sequence begin on the device, and at the end their number. The
     // host's tensors are padded to the largest lengths. NULL: all sequences are equally long.
     const int *cu_seqlens_q, *cu_seqlens_k;
+    Cache cache;
+    int splits; // of the keys, as asked for; 0: a step's own choice
 } Problem;
 
 // Values rounded to the problem's dtype, held as floats: (batch, seqlen, heads, head_dim), the true
 // head_dim. dout is NULL when there is no backward pass; dlse, fp32 (batch, heads, seqlen_q), when
 // the loss doesn't depend on lse. sink has a number for each query head, or is NULL. What stands in
-// the padding of a shorter sequence is never read.
+// the padding of a shorter sequence is never read. Of a cache these are all keys, the new ones too,
+// before the rotary embedding; k_scale and v_scale, (batch, kv_heads), are there if it holds e4m3.
 typedef struct {
-    float *q, *k, *v, *dout, *dlse, *sink;
+    float *q, *k, *v, *dout, *dlse, *sink, *k_scale, *v_scale;
     int *cu_seqlens_q, *cu_seqlens_k; // from files: what the problem then points to
+    int *cache_seqlens, *block_table; // likewise
 } Inputs;
 
 // Which rows of each head a reference holds: all, or a seeded choice of `count` of `length`, in
@@ -52,6 +70,7 @@ static inline int64_t query_length(const Problem *p, int64_t b) {
 }
 
 static inline int64_t key_length(const Problem *p, int64_t b) {
+    if (p->cache.seqlens != NULL) return p->cache.seqlens[b] + p->cache.new_keys;
     return p->cu_seqlens_k == NULL ? p->seqlen_k : p->cu_seqlens_k[b + 1] - p->cu_seqlens_k[b];
 }
 
@@ -69,7 +88,10 @@ static inline int64_t total_queries(const Problem *p) {
 }
 
 static inline int64_t total_keys(const Problem *p) {
-    return first_key(p, p->batch);
+    int64_t total = 0;
+    if (p->cache.seqlens == NULL) return first_key(p, p->batch);
+    for (int64_t b = 0; b < p->batch; b++) total += key_length(p, b);
+    return total;
 }
 
 // The keys that query row i of sequence b sees: *from <= j < *to (none: *from == *to).
@@ -103,6 +125,9 @@ const char *problem_dtype(const Problem *p);
 // Floating-point operations as the papers count them: 4 · heads · pairs · head_dim, the
 // pairs of all sequences, and 2.5 times that for the backward pass.
 double problem_flops(const Problem *p, bool backward);
+// Bytes that a forward pass can't do without: the keys and values that some row sees, and q, o, lse,
+// each once.
+double problem_bytes(const Problem *p);
 
 int64_t query_elements(const Problem *p); // of q, o, dout, dq, on the host
 int64_t key_elements(const Problem *p);   // of k, v, dk, dv, on the host

@@ -1,5 +1,7 @@
 // The float64 reference: standard attention with nothing rounded. Also what a comparison needs of
 // it: how many rows, and both results together.
+#include "harness/rotary.h"
+
 #define REAL         double
 #define LANES        8
 #define STORED(x, p) ((void)(p), (x))
@@ -42,6 +44,15 @@ void results_free(Results *results) {
     *results = (Results){0};
 }
 
+// The truth of one input, the model of what is left of it where it is rounded on the way.
+static void compute_both(const Problem *p, const Inputs *exact, const Inputs *model,
+                         Reference *reference) {
+    const Selection *rows = &reference->rows, *keys = &reference->keys;
+    reference_attention(p, exact, rows, keys, reference->backward, &reference->exact);
+    model_attention(p, model, rows, keys, reference->backward, &reference->model);
+    scatter_measure(p, model, reference);
+}
+
 void reference_make(const Problem *p, const Inputs *in, bool backward, Reference *reference) {
     bool sampled = problem_flops(p, backward) > full_flops;
     int64_t rows = sampled ? SAMPLED_ROWS : p->seqlen_q,
@@ -57,9 +68,14 @@ void reference_make(const Problem *p, const Inputs *in, bool backward, Reference
                        p->seed + 1);
     }
     reference->backward = backward;
-    reference_attention(p, in, &reference->rows, &reference->keys, backward, &reference->exact);
-    model_attention(p, in, &reference->rows, &reference->keys, backward, &reference->model);
-    scatter_measure(p, in, reference);
+    if (p->cache.rotary_dim == 0) {
+        compute_both(p, in, in, reference);
+        return;
+    }
+    Inputs exact = rotary_inputs(p, in, false), model = rotary_inputs(p, in, true);
+    compute_both(p, &exact, &model, reference);
+    rotary_inputs_free(&exact);
+    rotary_inputs_free(&model);
 }
 
 void reference_free(Reference *reference) {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/cache.h"
 #include "harness/model_fp8.h"
 #include "harness/pass.h"
 #include "harness/progress.h"
@@ -56,6 +57,7 @@ static StepResult *add_result(Run *run, int step, bool backward) {
                       .flops = NAN,
                       .tflops = NAN,
                       .peak_fraction = NAN,
+                      .hbm_fraction = NAN,
                       .hbm_read_bytes = NAN,
                       .hbm_write_bytes = NAN,
                       .l2_read_bytes = NAN,
@@ -139,9 +141,10 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
             snprintf(doing, sizeof doing, "%s %s", check ? "checking" : "timing",
                      forward->step->name);
             progress_next(doing);
+            Problem own = cache_for_step(p, forward->step);
             Pass pass = {.device = run->device,
                          .step = forward->step,
-                         .p = p,
+                         .p = &own,
                          .in = &in,
                          .reference = !check        ? NULL
                                       : fp8 != NULL ? &rounded
@@ -172,6 +175,9 @@ static void conclude(Run *run) {
             if (isfinite(r->time_us) && r->time_us > 0) {
                 r->tflops = r->flops / r->time_us * 1e-6;
                 if (peak > 0) r->peak_fraction = r->tflops * 1e12 / peak;
+                if (run->device->hbm_bytes_per_s > 0 && !backward)
+                    r->hbm_fraction = problem_bytes(&run->timed) / (r->time_us * 1e-6) /
+                                      run->device->hbm_bytes_per_s;
                 if (strcmp(r->step->name, "naive") == 0) naive = r->time_us;
                 r->speedup_over_naive = naive / r->time_us;
                 r->speedup_over_previous = previous / r->time_us;

@@ -14,10 +14,12 @@ typedef struct {
     char refused[512];                 // why it did not run; "" = it ran
     char error[512];                   // the device's error; "" = none
     bool overrun;                      // guard bytes around a buffer did not stand
+    char cache_report[256];            // what is wrong with the cache after it; "" = nothing
     char *findings;                    // softgpu's, a JSON array; NULL = none
     int ok;                            // 1 right, 0 wrong, -1 unknown (not checked)
     TensorCheck tensors[TENSOR_COUNT]; // the worst of all schedules
     double time_us, flops, tflops, peak_fraction;
+    double hbm_fraction; // of the HBM's bandwidth, of the bytes that no step can do without
     double hbm_read_bytes, hbm_write_bytes, l2_read_bytes, workspace_bytes;
     double speedup_over_naive, speedup_over_previous;
     bool has_stats;

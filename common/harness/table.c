@@ -102,8 +102,24 @@ static void problem_text(char *text, size_t size, const Problem *p) {
                        (long long)total_queries(p), (long long)total_keys(p));
         up_to = "up to ";
     }
+    if (p->cache.seqlens != NULL) {
+        at +=
+            snprintf(text + at, size - (size_t)at, " · %lld keys in all", (long long)total_keys(p));
+        up_to = "up to ";
+    }
     snprintf(text + at, size - (size_t)at, " · seqlen %s%lld × %lld", up_to, (long long)p->seqlen_q,
              (long long)p->seqlen_k);
+}
+
+static void print_cache(FILE *to, const Problem *p) {
+    const Cache *c = &p->cache;
+    if (p->splits > 0) fprintf(to, " · %d splits", p->splits);
+    if (c->page_size > 0) fprintf(to, " · %d pages of %d keys", c->pages, c->page_size);
+    if (c->new_keys > 0) fprintf(to, " · %d new keys", c->new_keys);
+    if (c->rotary_dim > 0) {
+        fprintf(to, " · rotary %d%s", c->rotary_dim, c->rotary_interleaved ? ", interleaved" : "");
+    }
+    if (c->fp8) fprintf(to, " · cache in fp8");
 }
 
 static void print_heading(FILE *to, const Run *run) {
@@ -119,6 +135,7 @@ static void print_heading(FILE *to, const Run *run) {
     }
     if (p->softcap > 0) fprintf(to, " · softcap %g", (double)p->softcap);
     if (p->has_sink) fprintf(to, " · sinks");
+    print_cache(to, &run->timed);
     if (run->options->input != NULL) fprintf(to, " · input %s", run->options->input);
 
     problem_text(text, sizeof text, p);
@@ -150,12 +167,12 @@ static void print_heading(FILE *to, const Run *run) {
     fprintf(to, "\n\n");
 }
 
-enum { COLUMNS = 12, FIRST_TIMED = 1, LAST_TIMED = 8 };
+enum { COLUMNS = 13, FIRST_TIMED = 1, LAST_TIMED = 9, OF_BANDWIDTH = 4 };
 
 static void print_rows(FILE *to, const Run *run, bool backward) {
-    static const char *const titles[COLUMNS] = {"step",       "time",      "TFLOP/s",   "% peak",
-                                                "HBM read",   "written",   "workspace", "÷ naive",
-                                                "÷ previous", "max error", "limit",     ""};
+    static const char *const titles[COLUMNS] = {
+        "step",      "time",    "TFLOP/s",    "% peak",    "% HBM", "HBM read", "written",
+        "workspace", "÷ naive", "÷ previous", "max error", "limit", ""};
     char cells[MOST_RESULTS + 1][COLUMNS][CELL];
     int rows = 1, widths[COLUMNS] = {0};
     for (int c = 0; c < COLUMNS; c++) snprintf(cells[0][c], CELL, "%s", titles[c]);
@@ -167,13 +184,14 @@ static void print_rows(FILE *to, const Run *run, bool backward) {
         time_cell(cell[1], r->time_us);
         number_cell(cell[2], r->tflops, "");
         number_cell(cell[3], r->peak_fraction * 100, "%");
-        bytes_cell(cell[4], r->hbm_read_bytes);
-        bytes_cell(cell[5], r->hbm_write_bytes);
-        bytes_cell(cell[6], r->workspace_bytes);
-        number_cell(cell[7], r->speedup_over_naive, "×");
-        number_cell(cell[8], r->speedup_over_previous, "×");
-        error_cells(cell[9], cell[10], r);
-        snprintf(cell[11], CELL, "%s", verdict(r));
+        number_cell(cell[OF_BANDWIDTH], r->hbm_fraction * 100, "%");
+        bytes_cell(cell[5], r->hbm_read_bytes);
+        bytes_cell(cell[6], r->hbm_write_bytes);
+        bytes_cell(cell[7], r->workspace_bytes);
+        number_cell(cell[8], r->speedup_over_naive, "×");
+        number_cell(cell[9], r->speedup_over_previous, "×");
+        error_cells(cell[10], cell[11], r);
+        snprintf(cell[12], CELL, "%s", verdict(r));
     }
     for (int i = 0; i < rows; i++) {
         for (int c = 0; c < COLUMNS; c++) {
@@ -187,6 +205,7 @@ static void print_rows(FILE *to, const Run *run, bool backward) {
             if (cells[i][c][0] == 0) continue;
             // Without timing there is nothing in these columns.
             if (run->options->check_only && c >= FIRST_TIMED && c <= LAST_TIMED) continue;
+            if (c == OF_BANDWIDTH && !run->chapter->memory_bound) continue;
             fputs("  ", to);
             print_padded(to, cells[i][c], last ? 0 : widths[c], c > 0 && !last);
         }
@@ -236,6 +255,7 @@ static void print_trouble(FILE *to, const Run *run) {
                     "end\n",
                     name);
         }
+        if (r->cache_report[0] != 0) fprintf(to, "\n%s: %s\n", name, r->cache_report);
         if (r->findings != NULL) fprintf(to, "\n%s: softgpu has findings (see above)\n", name);
         for (int t = 0; t < TENSOR_COUNT; t++) {
             if (!r->tensors[t].measured || r->tensors[t].ok) continue;

@@ -48,10 +48,11 @@ def heading(row):
 
 def least_bytes(row):
     """What a forward pass must move at least: Q, K and V once, O and lse once."""
-    queries = int(row["batch"]) * int(row["heads"]) * int(row["seqlen_q"])
-    keys = int(row["batch"]) * int(row["kv_heads"]) * int(row["seqlen_k"])
+    queries = int(row["heads"]) * int(row["total_q"])
+    keys = int(row["kv_heads"]) * int(row["total_k"])
     size = ELEMENT_BYTES[row["dtype"]]
-    return (2 * queries + 2 * keys) * int(row["head_dim"]) * size + 4 * queries
+    key_size = 1 if row["fp8_cache"] == "true" else size
+    return 2 * (queries * size + keys * key_size) * int(row["head_dim"]) + 4 * queries
 
 
 def draw_speedups(axes, rows):

@@ -2,7 +2,7 @@
 
 usage: compare.py BUILD/VARIANT CHAPTERS [OPTIONS OF ./run]    compare.py build/d64-128 1,2,3,5
 
-Three panels: forward, backward, and decode (from chapter 9 on). In a panel all steps solve one
+Three panels: forward, backward, and decode (chapter 9's). In a panel all steps solve one
 problem on one GPU, naive too, so every ratio is within one problem and one GPU: chapters 1 to 7 and
 9 on h100; chapter 8, which needs b200, has a group of its own there, with naive and chapters 2 to 4
 run again. Times are of a sample of the SMs (the heading says of how many; chapter 7's of all), so
@@ -22,21 +22,35 @@ from runs import DASH, Failed, plain, scaled, time_text
 # At least two waves of thread blocks: 1024 tiles of 128 rows on 132 SMs are nearly eight, 512 tiles
 # of 128 keys nearly four.
 SIZES = ["--batch", 4, "--heads", 16, "--head-dim", 128, "--dtype", "fp16", "--sample", "auto"]
-TIMED = {"forward": [*SIZES, "--seqlen", 2048], "backward": [*SIZES, "--seqlen", 1024]}
-CHECKED = ["--batch", 1, "--heads", 2, "--seqlen", 397, "--check-only"]
+# One query token of one sequence; a quarter of the chip, with its share of the heads, all simulated.
+TOKEN = ["--batch", 1, "--heads", 8, "--kv-heads", 2, "--seqlen-q", 1]
+TIMED = {
+    "forward": [*SIZES, "--seqlen", 2048],
+    "backward": [*SIZES, "--seqlen", 1024],
+    "decode": [*TOKEN, "--seqlen-k", 32768, "--head-dim", 128, "--dtype", "fp16", "--sms", 33]
+    + ["--sample", 0],
+}
+CHECKED = {
+    "forward": ["--batch", 1, "--heads", 2, "--seqlen", 397, "--check-only"],
+    "decode": [*TOKEN, "--seqlen-k", 1003, "--check-only"],
+}
+CHECKED["backward"] = CHECKED["forward"]
 CEILING = "gemm-only"  # exhibit: the products alone
 PANELS = [
     ("forward", "h100", (1, 2, 3, 5, 6, 7)),
     ("forward", "b200", (1, 2, 3, 8)),
     ("backward", "h100", (1, 4, 5)),
     ("backward", "b200", (1, 4, 8)),
+    ("decode", "h100", (1, 9)),
 ]
+PANEL_NEEDS = {"decode": 9}
 NEEDS = {"b200": 8}  # a group is run when this chapter is there
 WHOLE = (7,)  # their blocks share out all tiles: no sample can stand for the GPU
 MEASURED = (
     "time_us",
     "tflops",
     "peak_fraction",
+    "hbm_fraction",
     "hbm_read_bytes",
     "hbm_write_bytes",
     "workspace_bytes",
@@ -62,7 +76,7 @@ def run_step_lists(runner, variant, panel, gpu, chapter, more):
         chapter,
         [
             *common,
-            *CHECKED,
+            *CHECKED[panel],
             "--head-dim",
             problem["head_dim"],
             "--dtype",
@@ -89,10 +103,11 @@ def verdict(step, checked):
 def collect(panel, gpu, found, failures):
     """The rows of a panel, with ratios within it."""
     rows, naive, previous = [], None, None
+    direction = "backward" if panel == "backward" else "forward"
     for chapter, (timed, checked) in found:
         verdicts = {(s["name"], s["pass"]): s for s in checked["steps"]}
         for step in timed["steps"]:
-            if step["pass"] != panel or step["refused"]:
+            if step["pass"] != direction or step["refused"]:
                 continue
             if step["device_error"] or not step["time_us"]:
                 reason = step["device_error"] or "it was not timed"
@@ -107,7 +122,7 @@ def collect(panel, gpu, found, failures):
                     "chapter": chapter,
                     "step": step["name"],
                     "exhibit": step["exhibit"],
-                    "ok": verdict(step, verdicts.get((step["name"], panel))),
+                    "ok": verdict(step, verdicts.get((step["name"], direction))),
                     "device": timed["device"]["kind"],
                     "time_kind": step["time_kind"],
                     "clock_ghz": timed["device"]["clock_ghz"],
@@ -122,6 +137,7 @@ def collect(panel, gpu, found, failures):
 
 
 def print_panel(rows, run):
+    decodes = rows[0]["panel"] == "decode"
     print(
         f"\n{rows[0]['panel']} · {runs.problem_text(run['timed_problem'])}\n"
         f"{runs.device_text(run)} · {runs.sample_text(run)}\n"
@@ -131,7 +147,7 @@ def print_panel(rows, run):
             "step",
             "time",
             "TFLOP/s",
-            "% peak",
+            "% HBM" if decodes else "% peak",
             "HBM read",
             "written",
             "workspace",
@@ -141,7 +157,7 @@ def print_panel(rows, run):
         ]
     ]
     for row in rows:
-        peak = row["peak_fraction"]
+        peak = row["hbm_fraction" if decodes else "peak_fraction"]
         table.append(
             [
                 f"{row['chapter']} {row['step']}",
@@ -180,6 +196,8 @@ def main():
     for panel, gpu, members in PANELS:
         if NEEDS.get(gpu, chapters[0]) not in chapters:
             continue
+        if PANEL_NEEDS.get(panel, chapters[0]) not in chapters:
+            continue
         found = []
         for chapter in (n for n in members if n in chapters):
             try:
@@ -203,8 +221,6 @@ def main():
             }
         )
         print_panel(panel_rows, run)
-    if 9 not in chapters:
-        print("\ndecode: comes with chapter 9")
     if not rows:
         return runs.finish(runner, failures or ["no step was timed"], [])
     wrong = [

@@ -3,7 +3,7 @@
 usage: compare_picture.py results/compare.json results/compare.png
 
 Speedup over naive and bytes through HBM have log scales; % of peak has the ceiling beside it that
-the products alone reach on the same tiles (gemm-only). What was not measured is left out.
+the products alone reach on the same tiles (gemm-only); decoding has % of the HBM's bandwidth. What was not measured is left out.
 """
 
 import json
@@ -100,6 +100,16 @@ def draw_peaks(axes, rows):
     axes.set_xlabel("% of the tensor cores' peak at this clock")
 
 
+def draw_bandwidths(axes, rows):
+    places = [k for k, row in enumerate(rows) if row["hbm_fraction"]]
+    values = [100 * rows[k]["hbm_fraction"] for k in places]
+    bars(axes, rows, places, values)
+    for place, value in zip(places, values):
+        label(axes, place, value, f"{value:.1f}" if value >= 1 else f"{value:.2g}")
+    axes.set_xlim(0, max(values + [100]))
+    axes.set_xlabel("% of the HBM's bandwidth, each key and value once")
+
+
 def draw_bytes(axes, rows):
     places = [k for k, row in enumerate(rows) if row["hbm_read_bytes"] and not row["exhibit"]]
     values = [rows[k]["hbm_read_bytes"] + (rows[k]["hbm_write_bytes"] or 0) for k in places]
@@ -128,7 +138,8 @@ def main():
     parts = figure.subfigures(len(panels), 1, height_ratios=heights, squeeze=False)
     for part, panel, rows in zip(parts[:, 0], panels, shown):
         axes = part.subplots(1, 3, sharey=True)
-        for place, draw in zip(axes, (draw_speedups, draw_peaks, draw_bytes)):
+        share = draw_bandwidths if panel["panel"] == "decode" else draw_peaks
+        for place, draw in zip(axes, (draw_speedups, share, draw_bytes)):
             place.set_axisbelow(True)
             place.grid(axis="x", which="major", color=GRID)
             draw(

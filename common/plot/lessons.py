@@ -268,6 +268,8 @@ def write_lesson(variant, chapter):
     for script, wants_results, files in PICTURES.get(chapter, ()):
         inputs = [folder / "results.csv"] if wants_results else []
         draw(script, *inputs, *(folder / name for name in files))
+    if chapter == 9:
+        draw("splits.py", program, folder / "splits.csv", folder / "splits.png")
     if chapter in TIMELINES:
         draw_timeline(program, TIMELINES[chapter], folder / "timeline.png")
 

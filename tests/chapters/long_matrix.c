@@ -48,7 +48,7 @@ static char state_path[4096], *passed; // the file's text at the start
 static int chapter_asked(void) {
     const char *text = getenv("TEST_CHAPTER");
     int chapter = text != NULL ? atoi(text) : 0;
-    ck_assert_msg(chapter >= 1 && chapter <= 7, "TEST_CHAPTER: 1 to 7");
+    ck_assert_msg(chapter >= 1 && chapter <= 9 && chapter != 8, "TEST_CHAPTER: 1 to 7, or 9");
     return chapter;
 }
 
@@ -153,6 +153,36 @@ START_TEST(varied_lengths) {
 }
 END_TEST
 
+// Caches of ragged lengths: in a row, in pages of every size, and appended to, where a chapter has
+// them.
+START_TEST(caches) {
+    static const char *const kinds[] = {
+        "--splits 3",
+        "--page-size 1",
+        "--page-size 16 --splits 2",
+        "--page-size 64 --append 2",
+        "--page-size 256 --append 1 --rotary 32",
+        "--page-size 5 --append 3 --rotary 64 --rotary-interleaved --splits 4"};
+    char problem[400];
+    const int chapter = chapter_asked(), head_dim = built_head_dims()[_i / DTYPES];
+    const char *dtype = matrix_dtypes[_i % DTYPES];
+    if ((chapter != 1 && chapter != 9) || !is_offered(chapter, dtype, head_dim, "")) return;
+    state_open();
+    enter_folder();
+    for (int kind = 0; kind < 6; kind++)
+        for (int m = 0; m < MASKS; m++)
+            for (int g = 0; g < 3; g++)
+                for (int tokens = 1; tokens <= 17; tokens += 8) {
+                    snprintf(problem, sizeof problem,
+                             "--dtype %s --head-dim %d --cache-seqlens 0,65,1,300 --seqlen-q %d %s "
+                             "%s%s%s%s",
+                             dtype, head_dim, tokens, kinds[kind], groups[g], masks[m],
+                             softcaps[(m + g) % 2], g == 1 ? " --sink" : "");
+                    check_once(chapter, problem);
+                }
+}
+END_TEST
+
 // In chapter 4 a run has both passes.
 START_TEST(default_passes) {
     every_problem(_i, "");
@@ -203,6 +233,7 @@ Suite *suite_long_matrix(void) {
     tcase_add_loop_test(tests, default_passes, 0, cells);
     tcase_add_loop_test(tests, backward, 0, cells);
     tcase_add_loop_test(tests, varied_lengths, 0, cells);
+    tcase_add_loop_test(tests, caches, 0, cells);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -64,8 +64,13 @@ const char *steps_of(int chapter, const char *problem) {
         "standard,standard-tensor-cores,recompute,recompute-tensor-cores",
         "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup",
         "per-tensor,per-block,hadamard,two-level",
-        "persistent,overlapped-epilogue,lpt,l2-order"};
+        "persistent,overlapped-epilogue,lpt,l2-order",
+        "", // chapter 8
+        "split-kv,gqa-packed,auto-split,cluster-combine,paged-kv"};
     if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
+    const bool pages =
+        strstr(problem, "--page-size") != NULL || strstr(problem, "--append") != NULL;
+    if (pages && chapter == 9) return "cluster-combine,paged-kv";
     if (is_fp32(problem) && chapter == 3) return "normalise-every-block,normalise-once";
     if (is_fp32(problem) && chapter == 4) return "standard,recompute";
     return lists[chapter - 1];

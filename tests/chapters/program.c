@@ -32,6 +32,11 @@ const StepName own_steps[] = {
     {7, "overlapped-epilogue", true},
     {7, "lpt", true},
     {7, "l2-order", true},
+    {9, "split-kv", true},
+    {9, "gqa-packed", true},
+    {9, "auto-split", true},
+    {9, "cluster-combine", true},
+    {9, "paged-kv", true},
 };
 const int own_step_count = sizeof own_steps / sizeof *own_steps;
 

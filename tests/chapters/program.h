@@ -53,7 +53,7 @@ Array array_make(long a, long b, long c, long d, bool half);
 void arrays_are_equal(const Array *a, const Array *b); // bit for bit
 
 // The chapters' own steps whose default run is a forward pass alone, exhibits apart: those of
-// chapters 1 to 3, 5 and 7. Chapter 4's are in test_backward, test_torch and the matrix.
+// chapters 1 to 3, 5, 7 and 9 (whose prefill-kernel is chapter 7's). Chapter 4's are in test_backward, test_torch and the matrix.
 typedef struct {
     int chapter;
     const char *name;

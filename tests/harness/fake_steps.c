@@ -30,12 +30,36 @@ typedef struct {
 } Sequence;
 
 static Sequence sequence_of(const Attention *a, int64_t b) {
+    if (a->cache) {
+        return (Sequence){a->seqlen_q, a->cache_seqlens[b] + a->new_keys, b * a->seqlen_q, 0};
+    }
     if (!a->varlen) {
         return (Sequence){a->seqlen_q, a->seqlen_k, b * a->seqlen_q, b * a->seqlen_k};
     }
     return (Sequence){a->cu_seqlens_q[b + 1] - a->cu_seqlens_q[b],
                       a->cu_seqlens_k[b + 1] - a->cu_seqlens_k[b], a->cu_seqlens_q[b],
                       a->cu_seqlens_k[b]};
+}
+
+// The row of k and v where key j stands.
+static int64_t key_row(const Attention *a, const Sequence *q, int64_t b, int64_t j) {
+    if (!a->cache) return q->first_key + j;
+    if (a->page_size == 0) return b * a->cache_rows + j;
+    return (int64_t)a->block_table[b * a->table_columns + j / a->page_size] * a->page_size +
+           j % a->page_size;
+}
+
+// Writes the new keys into the cache.
+static void append(const Attention *a) {
+    size_t row = (size_t)(a->kv_heads * a->head_dim) * dtype_size(a->dtype);
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t j = 0; j < a->new_keys; j++) {
+            size_t from = (size_t)(b * a->new_keys + j) * row;
+            size_t to = (size_t)key_row(a, NULL, b, a->cache_seqlens[b] + j) * row;
+            memcpy((char *)a->k_cache + to, (const char *)a->k_new + from, row);
+            memcpy((char *)a->v_cache + to, (const char *)a->v_new + from, row);
+        }
+    }
 }
 
 static int64_t lse_place(const Attention *a, const Sequence *q, int64_t b, int h, int64_t i) {
@@ -59,7 +83,8 @@ static bool sees(const Attention *a, const Sequence *q, int64_t i, int64_t j) {
 }
 
 // The scores of one row, capped, masked ones -inf; returns their maximum, and the sink's.
-static double row_scores(const Attention *a, const Sequence *q, int h, int64_t i, double *s) {
+static double row_scores(const Attention *a, const Sequence *q, int64_t b, int h, int64_t i,
+                         double *s) {
     int kv = h / (a->heads / a->kv_heads);
     double maximum = a->has_sink ? (double)a->sink[h] : -INFINITY;
     for (int64_t j = 0; j < q->keys; j++) {
@@ -68,7 +93,7 @@ static double row_scores(const Attention *a, const Sequence *q, int h, int64_t i
         double dot = 0;
         for (int c = 0; c < a->head_dim; c++) {
             dot += at(a->q, a, a->heads, q->first_query + i, h, c) *
-                   at(a->k, a, a->kv_heads, q->first_key + j, kv, c);
+                   at(a->k, a, a->kv_heads, key_row(a, q, b, j), kv, c);
         }
         s[j] = a->softmax_scale * dot;
         if (a->softcap > 0) s[j] = a->softcap * tanh(s[j] / a->softcap);
@@ -79,12 +104,13 @@ static double row_scores(const Attention *a, const Sequence *q, int h, int64_t i
 
 static cudaError_t right_forward(const Attention *a) {
     double *s = malloc(((size_t)a->seqlen_k + 1) * sizeof *s), o[256];
+    if (a->new_keys > 0) append(a);
     for (int64_t b = 0; b < a->batch; b++) {
         const Sequence q = sequence_of(a, b);
         for (int h = 0; h < a->heads; h++) {
             int kv = h / (a->heads / a->kv_heads);
             for (int64_t i = 0; i < q.queries; i++) {
-                double maximum = row_scores(a, &q, h, i, s);
+                double maximum = row_scores(a, &q, b, h, i, s);
                 double sum = a->has_sink ? exp(a->sink[h] - maximum) : 0;
                 memset(o, 0, sizeof o);
                 for (int64_t j = 0; j < q.keys; j++) {
@@ -92,7 +118,7 @@ static cudaError_t right_forward(const Attention *a) {
                     double weight = exp(s[j] - maximum);
                     sum += weight;
                     for (int c = 0; c < a->head_dim; c++) {
-                        o[c] += weight * at(a->v, a, a->kv_heads, q.first_key + j, kv, c);
+                        o[c] += weight * at(a->v, a, a->kv_heads, key_row(a, &q, b, j), kv, c);
                     }
                 }
                 int64_t row = ((q.first_query + i) * a->heads + h) * a->head_dim;
@@ -117,7 +143,7 @@ static cudaError_t right_backward(const Attention *a) {
         for (int h = 0; h < a->heads; h++) {
             for (int64_t i = 0; i < q.queries; i++) {
                 int64_t query = q.first_query + i;
-                row_scores(a, &q, h, i, s);
+                row_scores(a, &q, b, h, i, s);
                 double lse = a->lse[lse_place(a, &q, b, h, i)], delta = 0;
                 for (int c = 0; c < d; c++) {
                     delta +=
@@ -213,7 +239,8 @@ const Step fake_naive = {.chapter = 1,
                          .backward_workspace = no_workspace,
                          .backward = right_backward,
                          .varlen = true,
-                         .sinks = true};
+                         .sinks = true,
+                         .cache = true};
 const Step fake_exhibit = {.chapter = 2,
                            .name = "first-attempt",
                            .idea = "every key alike",
@@ -227,14 +254,16 @@ const Step fake_unwritten = {.chapter = 2,
                              .name = "unwritten",
                              .idea = "one row missing",
                              .forward = forward_unwritten,
-                             .varlen = true};
+                             .varlen = true,
+                             .cache = true};
 const Step fake_faults = {
     .chapter = 2, .name = "faults", .idea = "an illegal address", .forward = forward_faults};
 const Step fake_overruns = {.chapter = 2,
                             .name = "overruns",
                             .idea = "writes past the end",
                             .forward = forward_overruns,
-                            .varlen = true};
+                            .varlen = true,
+                            .cache = true};
 const Step fake_refuses = {.chapter = 2,
                            .name = "refuses",
                            .idea = "never runs",

@@ -1,0 +1,54 @@
+// Thread blocks of a cluster and each other's shared memory (PTX ISA, sm_90 on): they start
+// together, on SMs that are neighbours, and each can read what stands in another's.
+//
+// An address of this block's shared memory, mapped to rank r, is the same place in block r's.
+// It may be read once block r has started and written there, and as long as it has not ended:
+// so all blocks meet (cluster_sync) after the writes, and again after the reads.
+#ifndef CLUSTER_H
+#define CLUSTER_H
+
+#include "device/mbarrier.h"
+
+// %cluster_ctarank (PTX ISA 10.12): this block's rank, 0 … blocks of the cluster - 1.
+__device__ static inline uint32_t cluster_rank() {
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// barrier.cluster (9.7.13.3). All threads of all blocks meet; what they wrote before is seen after.
+__device__ static inline void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+// mapa (9.7.9.22). Where `smem` is in the shared memory of block `rank`.
+__device__ static inline uint32_t cluster_address(const void *smem, uint32_t rank) {
+    uint32_t there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(there)
+        : "r"(shared_address(smem)), "r"(rank));
+    return there;
+}
+
+// ld.shared::cluster (9.7.9.8) of what cluster_address returned.
+__device__ static inline float2 cluster_load2(uint32_t address) {
+    float2 x;
+    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
+                 : "=f"(x.x), "=f"(x.y)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
+__device__ static inline float4 cluster_load4(uint32_t address) {
+    float4 x;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(address)
+                 : "memory");
+    return x;
+}
+
+#endif
