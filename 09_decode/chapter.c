@@ -9,9 +9,9 @@
 #include "split_kv.h"
 
 // prefill-kernel is chapter 7's last step: the step before the first one here.
-static const Step *const steps[] = {&naive_step, &prefill_kernel_step, &split_kv_step,
-                                    &gqa_packed_step, &auto_split_step,
-                                    &paged_kv_step, &cluster_combine_step};
+static const Step *const steps[] = {&naive_step,          &prefill_kernel_step, &split_kv_step,
+                                    &gqa_packed_step,     &auto_split_step,     &paged_kv_step,
+                                    &cluster_combine_step};
 
 const Chapter chapter = {
     .number = 9,
