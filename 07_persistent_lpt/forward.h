@@ -32,10 +32,6 @@
 #ifndef FORWARD_H
 #define FORWARD_H
 
-#ifndef CACHED
-#define CACHED false
-#endif
-
 #include "device/elect.h"
 #include "device/named_barrier.h"
 #include "device/proxy.h"

@@ -13,6 +13,10 @@
 #ifndef WORK_H
 #define WORK_H
 
+#ifndef CACHED // chapter 9 defines it (forward.h)
+#define CACHED false
+#endif
+
 #include "device/fused.h"
 #include "device/mbarrier.h"
 #include "device/wgmma.h"
