@@ -164,6 +164,14 @@ static const Case cases[] = {
     {"cp.async.ca.shared.global [%x8], [%d1], 16; cp.async.wait_all;" SYNC TILE, NULL},
     {"ld.shared.u32 %out, [%r2];" COPY "cp.async.wait_group 0;", one_warp},
 
+    // … and the arrival behind it, too, whatever else one lane arrives at
+    {MBARRIERS("64") COPY "cp.async.mbarrier.arrive.noinc.shared.b64 [b]; @%p2 " ARRIVE("b+8")
+         WAIT("W", "b", "0") ACROSS,
+     NULL},
+    {MBARRIERS("2") COPY "@%p2 cp.async.mbarrier.arrive.noinc.shared.b64 [b];" WAIT(
+         "W", "b", "0") "cp.async.wait_all;" ACROSS,
+     two_warps},
+
     // ---- what one lane releases
     {MBARRIERS("2") WRITE SYNC "@%p2 " ARRIVE("b") WAIT("W", "b", "0") ACROSS, NULL},
     {MBARRIERS("2") WRITE "@%p2 " ARRIVE("b") WAIT("W", "b", "0") ACROSS, two_warps},

@@ -10,7 +10,11 @@ Suite *suite_race_wgmma(void);
 #define WAIT_FOR(n) "wgmma.wait_group.sync.aligned " n ";\n"
 // A word of B.
 #define WRITE_B "setp.eq.u32 %p1, %t, 0; mov.u32 %r1, smem; @%p1 st.shared.u32 [%r1 + 0x4000], 0;\n"
-#define FENCE   "fence.proxy.async.shared::cta;\n"
+// A word of each warp's own rows of A, by one lane.
+#define WRITE_A                                                                                    \
+    "and.b32 %r2, %t, 31; setp.eq.u32 %p1, %r2, 5; shr.u32 %r3, %t, 5; mov.u32 %r1, smem;"         \
+    "mad.lo.u32 %r1, %r3, 2048, %r1; @%p1 st.shared.u32 [%r1], 0;\n"
+#define FENCE "fence.proxy.async.shared::cta;\n"
 
 static const struct {
     const char *body, *words; // NULL: no finding
@@ -27,6 +31,12 @@ static const struct {
     // not all warps know that B is there
     {PRODUCT WAIT_FOR("0") "bar.sync 0;" WRITE_B FENCE PRODUCT WAIT_FOR("0"),
      "nothing puts the two in order"},
+    // a warp's own rows of A: its lanes must have met, other warps needn't know
+    {PRODUCT WAIT_FOR("0") "bar.sync 0;" WRITE_A FENCE
+                           "bar.warp.sync 0xffffffff;" PRODUCT WAIT_FOR("0"),
+     NULL},
+    {PRODUCT WAIT_FOR("0") "bar.sync 0;" WRITE_A FENCE PRODUCT WAIT_FOR("0"),
+     "which other lanes of its warp write"},
     // what two products read, they may both read
     {PRODUCT PRODUCT PRODUCT WAIT_FOR("0"), NULL},
 };

@@ -44,7 +44,7 @@
 //   wgmma              open (RACE_WGMMA) once for a commit group of a warpgroup; then for each
 //                      mma_async and each warp race_agent_issue(&a, &w, 1, i) and the rows of A
 //                      that this warp reads, as RACE_READ ranges (a warp that has written its own
-//                      rows needs no barrier with the others); and once
+//                      rows needs no barrier with the others, but its lanes must meet); and once
 //                      race_agent_issue(&a, warps, 4, i) and the ranges of B, which all of them
 //                      must know to be there. race_agent_to_warp for each warp whose
 //                      wait_group covers the group; close when all four have.
@@ -176,7 +176,7 @@ void race_mbarrier_complete(Cta *cta, uint32_t object, uint64_t phases);
 void race_mbarrier_wait(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
                         bool by_parity, uint32_t done, bool acquires);
 // cp.async.mbarrier.arrive: at its issue (answers a stamp), and when the arrival comes.
-uint32_t race_async_arrive(Warp *w);
+uint32_t race_async_arrive(Warp *w, uint32_t lanes);
 void race_async_arrived(Warp *w, Cta *cta, uint32_t address, uint32_t stamp);
 
 // ---- for machine/: a CTA starts (its cluster and rank are set). Memory is kept for the next one

@@ -83,6 +83,8 @@ static void settle(Race *r, const Warp *w) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
     uint32_t all = 0;
+    for (int k = thread->class_count - 1; k >= 0; k--)
+        if (!(thread->classes[k].mask & w->live)) drop_class(thread, k); // they have exited
     for (int k = 0; k < thread->class_count; k++) all |= thread->classes[k].mask;
     if (all && is_whole(w, all)) {
         for (int v = 0; v < (r->fenced ? VECTORS : 1); v++) {

@@ -307,10 +307,12 @@ void race_agent_to_mbarrier(const RaceAgent *a, Cta *cta, uint32_t address) {
 
 // ---- cp.async.mbarrier.arrive
 
-uint32_t race_async_arrive(Warp *w) {
+uint32_t race_async_arrive(Warp *w, uint32_t lanes) {
     if (!race_on(w)) return 0;
     Race *r = race_of(w);
-    return r->thread[race_thread(w)].clock++;
+    uint32_t stamp = r->thread[race_thread(w)].clock;
+    lanes_released(r, w, lanes);
+    return stamp;
 }
 
 void race_async_arrived(Warp *w, Cta *cta, uint32_t address, uint32_t stamp) {

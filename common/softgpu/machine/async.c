@@ -401,7 +401,7 @@ void async_arrive(Warp *w, const Insn *i, uint32_t mask, const uint32_t address[
     op->flying = mask;
     op->open = checks_release(w) ? mask : 0;
     op->arrives = true;
-    op->stamp = race_async_arrive(w);
+    op->stamp = race_async_arrive(w, mask);
     memcpy(op->copy.to, address, sizeof op->copy.to);
     append(a, op);
     advance(a, 0, w->sm->time);
