@@ -2,10 +2,9 @@
 //
 // seed.c puts the bugs into copies of the sources, each to be switched on by its number (from 1, in
 // this order); test_seeded_bugs.c runs them. A bug is found when the first finding is of one of its
-// kinds and names a line of `where` that holds one of its texts ("text#2": the second such line): by
-// which of several lines a missing
-// barrier shows, and whether as a race or as a read of what isn't there yet, depends on the order of
-// warps.
+// kinds and names one of its lines: of `where`, by their text ("text#2": the second such line). By
+// which of several lines a missing barrier shows, and whether as a race or as a read of what isn't
+// there yet, depends on the order of warps.
 #ifndef SEEDED_BUGS_H
 #define SEEDED_BUGS_H
 
