@@ -15,7 +15,6 @@ const Chapter chapter = {
     .default_backward = false,
     .has_varlen = true,
     .has_sinks = true,
-    .has_cache = true,
     .steps = steps,
     .step_count = sizeof steps / sizeof steps[0],
     // Lengths that no tile divides.

@@ -15,27 +15,27 @@ template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(COMBINE_THREADS)
     combine(const Attention a, int splits, const Partials partials) {
     const int LANES = HEAD_DIM / 4, GROUPS = COMBINE_THREADS / LANES;
-    __shared__ float lse_smem[MAX_SPLITS];
+    __shared__ float2 part_smem[MAX_SPLITS];
     __shared__ float4 o_smem[GROUPS][LANES];
     __shared__ float sum_smem[GROUPS];
     const uint32_t r = blockIdx.x; // batch, heads, seqlen_q, as lse
     const int group = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     if (threadIdx.x < splits)
-        lse_smem[threadIdx.x] = partials.lse[(int64_t)r * splits + threadIdx.x];
-    __syncthreads(); // all lse → all threads
+        part_smem[threadIdx.x] = partials.sums[(int64_t)r * splits + threadIdx.x];
+    __syncthreads(); // all parts' sums → all threads
 
     float max = -CUDART_INF_F;
-    for (int split = 0; split < splits; split++) max = fmaxf(max, lse_smem[split]);
+    for (int split = 0; split < splits; split++) max = fmaxf(max, part_smem[split].x);
     Merged merged = begin_merge(max);
     if (group < GROUPS) {
         const float *o = partials.o + (int64_t)r * splits * HEAD_DIM + lane * 4;
 #pragma unroll 4 // as many loads on the way
         for (int split = group; split < splits; split += GROUPS) {
-            const float lse = lse_smem[split];
-            const bool empty = lse == -CUDART_INF_F; // a NaN is not
+            const float2 sums = part_smem[split];
+            const bool empty = sums.y == 0; // a NaN is not
             float4 part = make_float4(0, 0, 0, 0);
             if (!empty) part = *(const float4 *)(o + (int64_t)split * HEAD_DIM);
-            add_part(merged, part_weight(merged, lse), empty ? 0 : 1, part);
+            add_part(merged, part_weight(merged, sums.x) * sums.y, 1, part);
         }
         o_smem[group][lane] = merged.o;
         if (lane == 0) sum_smem[group] = merged.sum;
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(COMBINE_THREADS)
 
 template <typename T, int HEAD_DIM>
 static cudaError_t launch_combine(const Attention *a, int splits) {
-    static_assert(MAX_SPLITS <= COMBINE_THREADS, "a thread fetches a split's lse");
+    static_assert(MAX_SPLITS <= COMBINE_THREADS, "a thread fetches a split's sums");
     combine<T, HEAD_DIM><<<(unsigned)output_rows(a), COMBINE_THREADS, 0, a->stream>>>(
         *a, splits, partials_of(a, splits));
     return cudaGetLastError();

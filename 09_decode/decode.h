@@ -195,8 +195,7 @@ __device__ static inline void store_rows(const float *o_smem, const Attention &a
         const int64_t part = place.lse * plan.splits + work.split;
         const bool empty = merged.sum == 0;
         if (!empty) *(float4 *)&partials.o[part * HEAD_DIM + column] = normalised(merged);
-        if (column == 0)
-            partials.lse[part] = empty ? -CUDART_INF_F : merged.max + log2f(merged.sum);
+        if (column == 0) partials.sums[part] = make_float2(merged.max, merged.sum);
     }
 }
 

@@ -6,9 +6,12 @@
 //   l = Σ l_p 2^(m_p - m)        O = Σ O_p 2^(m_p - m) / l        lse = (m + log2 l) ln 2
 //
 // A part without keys has m_p = -inf and l_p = 0: its weight is 0, and its O_p, which may be
-// memory that nobody wrote, must not even be multiplied with it. Normalised parts, O_p / l_p
-// with lse_p = m_p + log2 l_p, are merged by the same formula, with lse_p for m_p and 1 for
-// l_p. And a sink is a part, too: m_p = sink log2(e), l_p = 1, O_p = 0.
+// memory that nobody wrote, must not even be multiplied with it. Normalised parts, O_p / l_p,
+// are merged by the same formula, with l_p 2^(m_p - m) for their weight. And a sink is a part, too:
+// m_p = sink log2(e), l_p = 1, O_p = 0.
+//
+// One number could stand for m_p and l_p, lse_p = m_p + log2 l_p; but beside an m_p of -300,000 an
+// fp32 has no room for log2 l_p.
 #ifndef MERGE_H
 #define MERGE_H
 
@@ -18,16 +21,17 @@
 #include "plan.h"
 
 // What a split leaves for the merge, in the workspace: of output row r (an index of lse), split s,
-//   o     [(r * splits + s) * head_dim]   normalised, fp32; not written if there was no key
-//   lse   [r * splits + s]                base 2
+//   o      [(r * splits + s) * head_dim]   normalised, fp32; not written if there was no key
+//   sums   [r * splits + s]                m in base 2 (.x), and l (.y), 0 if there was no key
 typedef struct {
-    float *o, *lse;
+    float *o;
+    float2 *sums;
 } Partials;
 
 static inline Partials partials_of(const Attention *a, int splits) {
     Partials partials;
     partials.o = (float *)a->workspace;
-    partials.lse = partials.o + output_rows(a) * splits * a->head_dim;
+    partials.sums = (float2 *)(partials.o + output_rows(a) * splits * a->head_dim);
     return partials;
 }
 

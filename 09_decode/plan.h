@@ -53,14 +53,14 @@ static inline int64_t plan_blocks(const Attention *a, const Plan *plan) {
     return (int64_t)plan->splits * plan->tiles * (a->heads / plan->group) * a->batch;
 }
 
-// Splits leave a row of O and an lse each, in fp32 (merge.h).
+// Splits leave a row of O, its maximum and its sum each, in fp32 (merge.h).
 static inline int64_t output_rows(const Attention *a) {
     return (int64_t)a->batch * a->heads * a->seqlen_q;
 }
 
 static inline size_t partial_bytes(const Attention *a, int splits) {
     if (splits == 1) return 0;
-    return (size_t)output_rows(a) * splits * (a->head_dim + 1) * sizeof(float);
+    return (size_t)output_rows(a) * splits * (a->head_dim + 2) * sizeof(float);
 }
 
 // What all of the chapter's own kernels can't do, or NULL.

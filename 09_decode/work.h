@@ -1,8 +1,8 @@
 // A thread block's share of a decoding problem, and how its query rows and keys come to shared
 // memory.
 //
-// Query rows are packed (split.h). Keys and values stand in a cache of one of three shapes. In all of
-// them key j is row j % page_rows of a page:
+// Query rows are packed (split.h). Keys and values stand in a cache of one of three shapes. In all
+// of them key j is row j % page_rows of a page:
 //
 //   no cache        a sequence is one page of seqlen_k rows
 //   a dense cache   a sequence is one page of cache_rows rows, of which it has used the first

@@ -102,7 +102,8 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
             o->input, chapter.number);
     }
     if (o->input != NULL && sized->sink && !chapter.has_sinks) {
-        return refuse(message, "--input %s: sink.npy: chapter %d has no sinks; chapters 1 and 7 do",
+        return refuse(message,
+                      "--input %s: sink.npy: chapter %d has no sinks; chapters 1, 7 and 9 do",
                       o->input, chapter.number);
     }
     run->same = options_size_given(sized);

@@ -61,13 +61,14 @@ static const OptionLine lines[] = {
     {"varlen", "N,Q:K,…", TAKES_LENGTHS, 0, 0,
      "a batch of these lengths, or queries:keys (chapters 1 and 7)"},
     {"cache-seqlens", "N,…", CACHE_LENGTHS, 0, 9,
-     "a batch with so many keys in its cache (chapters 1 and 9)"},
-    {"page-size", "P", OF_CACHE, AT(page_size), 9, "the cache in pages of P keys (likewise)"},
+     "a batch with so many keys in its cache (chapter 9)"},
+    {"page-size", "P", OF_CACHE, AT(page_size), 9, "the cache in pages of P keys (chapter 9)"},
     {"append", "N", OF_CACHE, AT(new_keys), 9,
-     "the last N keys are new: written into the cache (likewise)"},
-    {"rotary", "D", OF_CACHE, AT(rotary_dim), 9, "turn D columns of queries and new keys"},
+     "the last N keys are new: written into the cache (chapter 9)"},
+    {"rotary", "D", OF_CACHE, AT(rotary_dim), 9,
+     "turn D columns of queries and new keys (chapter 9)"},
     {"rotary-interleaved", NULL, SETS_CACHE, AT(rotary_interleaved), 9,
-     "neighbours are a pair; else the halves' columns"},
+     "neighbours are a pair, else the halves' columns (chapter 9)"},
     {"fp8-cache", NULL, SETS_CACHE, AT(fp8_cache), 9, "a cache of e4m3 numbers (chapter 9)"},
     {"splits", "N", OF_CACHE, AT(splits), 9, "of the keys, by steps that split (chapter 9)"},
     {"head-dim", "D", TAKES_SIZE, AT(head_dim), 0, "a multiple of 8 up to 256"},
@@ -75,7 +76,7 @@ static const OptionLine lines[] = {
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
-    {"sink", NULL, SETS_SINK, AT(sink), 0, "one more score in each softmax (chapters 1 and 7)"},
+    {"sink", NULL, SETS_SINK, AT(sink), 0, "one more score in each softmax (chapters 1, 7, 9)"},
     {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
     {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4, 5 and 8)"},
     {"deterministic", NULL, FROM_CHAPTER, AT(deterministic), 4,
@@ -397,13 +398,13 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
     case SETS_SINK:
         *(bool *)place = chapter->has_sinks;
         if (chapter->has_sinks) return true;
-        return refuse(message, "--sink: chapter %d does not have it; chapters 1 and 7 do",
+        return refuse(message, "--sink: chapter %d does not have it; chapters 1, 7 and 9 do",
                       chapter->number);
     case OF_CACHE:
     case SETS_CACHE:
     case CACHE_LENGTHS:
         if (!chapter->has_cache) {
-            return refuse(message, "--%s: chapter %d does not have it; chapters 1 and %d do",
+            return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
                           line->name, chapter->number, line->later);
         }
         if (line->takes == CACHE_LENGTHS) return cache_read_lengths(value, o, message);

@@ -100,7 +100,8 @@ bool pass_refused(const Chapter *chapter, const Step *step, const Problem *asked
         return true;
     }
     if (a.has_sink && !step->sinks) {
-        snprintf(reason, size, "no attention sinks; naive and chapter 7's steps have them");
+        snprintf(reason, size,
+                 "no attention sinks; naive, chapter 7's steps and chapter 9's have them");
         return true;
     }
     if (a.cache && !step->cache) {

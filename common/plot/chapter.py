@@ -21,7 +21,8 @@ def read_rows(path):
         rows = list(csv.DictReader(stream))
     if not rows:
         raise SystemExit(f"{path} holds no steps")
-    sizes = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim")
+    sizes = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "splits", "page_size",
+             "new_keys")
     last = [rows[-1][name] for name in sizes]
     return [row for row in rows if [row[name] for name in sizes] == last]
 
@@ -38,7 +39,9 @@ def heading(row):
     kinds = {"roofline": "times are a roofline", "modelled": "times are modelled",
              "measured": "times are measured"}
     where = row["gpu"] if row["device"] == "gpu" else f"softgpu, modelling {row['gpu']}"
-    parts = [f"chapter {row['chapter']}", row["dtype"], f"batch {row['batch']}", f"heads {row['heads']}",
+    shared = f" ({row['kv_heads']} K/V)" if row["kv_heads"] != row["heads"] else ""
+    parts = [f"chapter {row['chapter']}", row["dtype"], f"batch {row['batch']}",
+             f"heads {row['heads']}{shared}",
              f"seqlen {row['seqlen_q']} × {row['seqlen_k']}", f"head_dim {row['head_dim']}"]
     if row["causal"] == "true":
         parts.append("causal")

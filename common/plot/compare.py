@@ -6,8 +6,8 @@ Three panels: forward, backward, and decode (chapter 9's). In a panel all steps 
 problem on one GPU, naive too, so every ratio is within one problem and one GPU: chapters 1 to 7 and
 9 on h100; chapter 8, which needs b200, has a group of its own there, with naive and chapters 2 to 4
 run again. Times are of a sample of the SMs (the heading says of how many; chapter 7's of all), so
-their outputs are not complete; each step is checked on a small problem beforehand. Options given here go to every run:
---head-dim 64 is another problem. Writes results/compare.csv, .json and .png; without matplotlib
+their outputs are not complete; each step is checked on a small problem beforehand. Options given
+here go to every run: --head-dim 64 is another problem. Writes results/compare.csv, .json and .png; without matplotlib
 no picture. Needs nothing but Python.
 """
 

@@ -3,7 +3,8 @@
 usage: compare_picture.py results/compare.json results/compare.png
 
 Speedup over naive and bytes through HBM have log scales; % of peak has the ceiling beside it that
-the products alone reach on the same tiles (gemm-only); decoding has % of the HBM's bandwidth. What was not measured is left out.
+the products alone reach on the same tiles (gemm-only); decoding has % of the HBM's bandwidth. What was not measured
+is left out.
 """
 
 import json

@@ -44,6 +44,7 @@ TIMELINES = {
     7: (12, ["--causal", "--sms", "12", "--batch", "1", "--heads", "6", "--seqlen", "1408", "--head-dim", "128",
              "--steps", "persistent,lpt"], ["--tiles"]),
 }
+MEMORY_BOUND = (9,)  # chapters whose tables have the share of the HBM's bandwidth
 KINDS = {
     "roofline": "Times are a roofline: what the busiest unit alone would take.",
     "modelled": "Times are modelled.",
@@ -104,14 +105,19 @@ def measured_columns(rows):
     return [[row[k] for k in kept] for row in rows]
 
 
-def results_table(steps):
-    rows = [["step", "time", "TFLOP/s", "% of peak", "HBM read", "HBM written", "workspace", "÷ naive",
-             "÷ previous", "max error"]]
-    for step in steps:
-        peak = step["peak_fraction"]
+def percent_of(share):
+    return plain(None if share is None else 100 * share, "%")
+
+
+def results_table(run):
+    rows = [["step", "time", "TFLOP/s", "% of peak", "% of HBM", "HBM read", "HBM written", "workspace",
+             "÷ naive", "÷ previous", "max error"]]
+    for step in run["steps"]:
+        bandwidth = step["hbm_fraction"] if run["chapter"] in MEMORY_BOUND else None
         rows.append([step_name(step), time_text(step["time_us"]), plain(step["tflops"]),
-                     plain(None if peak is None else 100 * peak, "%"), bytes_text(step["hbm_read_bytes"]),
-                     bytes_text(step["hbm_write_bytes"]), bytes_text(step["workspace_bytes"]),
+                     percent_of(step["peak_fraction"]), percent_of(bandwidth),
+                     bytes_text(step["hbm_read_bytes"]), bytes_text(step["hbm_write_bytes"]),
+                     bytes_text(step["workspace_bytes"]),
                      plain(step["speedup_over_naive"], "×"), plain(step["speedup_over_previous"], "×"),
                      error_text(step)])
     return table(measured_columns(rows))
@@ -152,7 +158,7 @@ def run_text(run, command, shown):
     any_checked = any(any(step["errors"].values()) for step in run["steps"])
     return (f"`{command}` on {where}{clock}. {KINDS.get(kind, '')}\nTimed: {timed}.\n" +
             (f"Checked: {checked}.\n" if any_checked else "") +
-            "\n" + results_table(run["steps"]) + busy_table(run["steps"]) +
+            "\n" + results_table(run) + busy_table(run["steps"]) +
             (waits_table(run["steps"]) if "--explain" in command.split() else "") +
             "".join(f"\n{warning}\n" for warning in warnings_in(shown)))
 

@@ -413,8 +413,8 @@ START_TEST(others_say_which_chapter_can) {
         int chapter;
         const char *arguments, *words;
     } lines[] = {
-        {2, "--sink", "run: --sink: chapter 2 does not have it; chapters 1 and 7 do\n"},
-        {3, "--sink", "run: --sink: chapter 3 does not have it; chapters 1 and 7 do\n"},
+        {2, "--sink", "run: --sink: chapter 2 does not have it; chapters 1, 7 and 9 do\n"},
+        {3, "--sink", "run: --sink: chapter 3 does not have it; chapters 1, 7 and 9 do\n"},
         {3, "--varlen 5,6",
          "run: --varlen: chapter 3's steps take sequences of one length; "
          "chapters 1 and 7 take any\n"},

@@ -172,7 +172,7 @@ START_TEST(other_chapters_have_none) {
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         Message message = {""};
         ck_assert(!read_line(lines[i], &without, &message));
-        ck_assert_ptr_nonnull(strstr(message.text, "chapters 1 and 9 do"));
+        ck_assert_ptr_nonnull(strstr(message.text, "it comes with chapter 9"));
     }
     Message message = {""};
     ck_assert(!read_line("--sweep splits=1,2", &without, &message));

@@ -88,7 +88,7 @@ START_TEST(bad_usage_is_refused) {
         {"--input x --seqlen 5", "--input"},
         {"--json - --csv -", "standard output"},
         {"--strict --no-strict", "only one"},
-        {"--splits 4", "chapters 1 and 9"},
+        {"--splits 4", "chapter 9"},
         {"--deterministic", "chapter 4"},
         {"--explain --check-only", "--explain: needs times"},
         {"--sample few", "--sample few"},
