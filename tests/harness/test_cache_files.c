@@ -11,6 +11,7 @@
 #include "harness/input.h"
 #include "harness/npy.h"
 #include "harness/run.h"
+#include "write_npy.h"
 
 static const Step *const steps[] = {&fake_naive};
 static const Chapter chapter_9 = {.number = 9,
@@ -24,16 +25,6 @@ static const int built[] = {64, 0};
 static Options options;
 static char folder[32];
 
-static void write_file(const char *name, NpyType type, int dimensions, const int64_t *shape,
-                       const void *elements) {
-    char path[64];
-    Message message;
-    snprintf(path, sizeof path, "%s/%s.npy", folder, name);
-    Npy array = {.type = type, .dimensions = dimensions, .count = 1, .elements = (void *)elements};
-    for (int d = 0; d < dimensions; d++) array.count *= array.shape[d] = shape[d];
-    ck_assert_msg(npy_write(path, &array, &message), "%s", message.text);
-}
-
 // Three sequences of 5, 0 and 3 keys, two query heads, one K/V head. With pages: five of four keys,
 // number 2 of which is nobody's; else room for six keys each. Number i of a tensor is i / 16.
 static const int table[] = {4, 1, 99, -7, 0, -1};
@@ -46,11 +37,11 @@ static void make_folder(bool pages) {
     strcpy(folder, "/tmp/test_cache_XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     for (int i = 0; i < MOST; i++) numbers[i] = (float)i / 16;
-    write_file("q", NPY_FLOAT32, 4, q, numbers);
-    write_file("k", NPY_FLOAT32, 4, k, numbers);
-    write_file("v", NPY_FLOAT32, 4, k, numbers);
-    write_file("cache_seqlens", NPY_INT32, 1, &three, lengths);
-    if (pages) write_file("block_table", NPY_INT32, 2, places, table);
+    write_npy(folder, "q", NPY_FLOAT32, 4, q, numbers);
+    write_npy(folder, "k", NPY_FLOAT32, 4, k, numbers);
+    write_npy(folder, "v", NPY_FLOAT32, 4, k, numbers);
+    write_npy(folder, "cache_seqlens", NPY_INT32, 1, &three, lengths);
+    if (pages) write_npy(folder, "block_table", NPY_INT32, 2, places, table);
 }
 
 static void remove_folder(void) {
@@ -131,7 +122,7 @@ START_TEST(bad_lengths_are_refused) {
         Message message = {""};
         Inputs in;
         make_folder(files[f].pages);
-        write_file("cache_seqlens", NPY_INT32, 1, &files[f].count, files[f].lengths);
+        write_npy(folder, "cache_seqlens", NPY_INT32, 1, &files[f].count, files[f].lengths);
         ck_assert(!read_folder("", &in, &message));
         ck_assert_msg(strstr(message.text, files[f].words) != NULL, "%s", message.text);
         ck_assert_ptr_nonnull(strstr(message.text, folder));
@@ -160,7 +151,7 @@ START_TEST(f47_bad_tables_are_refused) {
         Message message = {""};
         Inputs in;
         make_folder(true);
-        write_file("block_table", NPY_INT32, 2, files[f].shape, files[f].pages);
+        write_npy(folder, "block_table", NPY_INT32, 2, files[f].shape, files[f].pages);
         ck_assert(!read_folder("", &in, &message));
         ck_assert_msg(strstr(message.text, files[f].words) != NULL, "%s", message.text);
         remove_folder();
@@ -183,7 +174,7 @@ START_TEST(other_bad_files) {
         remove_folder();
     }
     make_folder(true);
-    write_file("block_table", NPY_FLOAT32, 2, shape, numbers);
+    write_npy(folder, "block_table", NPY_FLOAT32, 2, shape, numbers);
     ck_assert(!read_folder("", &in, &message));
     ck_assert_ptr_nonnull(strstr(message.text, "must hold int32, of shape (batch, pages of"));
     remove_folder();
@@ -194,12 +185,12 @@ START_TEST(other_bad_files) {
     ck_assert_ptr_nonnull(strstr(message.text, "cache_seqlens.npy"));
     remove_folder();
     make_folder(false);
-    write_file("cu_seqlens_q", NPY_INT32, 1, &four, starts);
+    write_npy(folder, "cu_seqlens_q", NPY_INT32, 1, &four, starts);
     static const int64_t packed[] = {3, 2, 64};
     static const float q[3 * 2 * 64];
-    write_file("q", NPY_FLOAT32, 3, packed, q);
-    write_file("k", NPY_FLOAT32, 3, packed, q);
-    write_file("v", NPY_FLOAT32, 3, packed, q);
+    write_npy(folder, "q", NPY_FLOAT32, 3, packed, q);
+    write_npy(folder, "k", NPY_FLOAT32, 3, packed, q);
+    write_npy(folder, "v", NPY_FLOAT32, 3, packed, q);
     ck_assert(!read_folder("", &in, &message));
     ck_assert_ptr_nonnull(strstr(message.text, "cu_seqlens or a cache"));
     remove_folder();

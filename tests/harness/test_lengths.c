@@ -11,6 +11,7 @@
 #include "harness/npy.h"
 #include "harness/report.h"
 #include "harness/run.h"
+#include "write_npy.h"
 
 static const Step *const steps[] = {&fake_naive, &fake_forward_only, &fake_unwritten,
                                     &fake_overruns};
@@ -171,18 +172,8 @@ END_TEST
 
 static char folder[32];
 
-static void write_file(const char *name, NpyType type, int dimensions, const int64_t *shape,
-                       const void *elements) {
-    char path[64];
-    Message message;
-    snprintf(path, sizeof path, "%s/%s.npy", folder, name);
-    Npy array = {.type = type, .dimensions = dimensions, .count = 1, .elements = (void *)elements};
-    for (int d = 0; d < dimensions; d++) array.count *= array.shape[d] = shape[d];
-    ck_assert_msg(npy_write(path, &array, &message), "%s", message.text);
-}
-
 static void write_lengths(const char *name, int64_t count, const int *starts) {
-    write_file(name, NPY_INT32, 1, &count, starts);
+    write_npy(folder, name, NPY_INT32, 1, &count, starts);
 }
 
 // A folder with two query heads, one K/V head: 6 rows of q, 5 of k, in three sequences.
@@ -192,10 +183,10 @@ static void make_folder(void) {
     strcpy(folder, "/tmp/test_lengths_XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(folder));
     for (int i = 0; i < 6 * 2 * 64; i++) numbers[i] = (float)(i % 97) / 16;
-    write_file("q", NPY_FLOAT32, 3, q, numbers);
-    write_file("k", NPY_FLOAT32, 3, k, numbers);
-    write_file("v", NPY_FLOAT32, 3, k, numbers);
-    write_file("sink", NPY_FLOAT32, 1, &heads, numbers + 3);
+    write_npy(folder, "q", NPY_FLOAT32, 3, q, numbers);
+    write_npy(folder, "k", NPY_FLOAT32, 3, k, numbers);
+    write_npy(folder, "v", NPY_FLOAT32, 3, k, numbers);
+    write_npy(folder, "sink", NPY_FLOAT32, 1, &heads, numbers + 3);
     write_lengths("cu_seqlens_q", 4, (const int[]){0, 4, 4, 6});
     write_lengths("cu_seqlens_k", 4, (const int[]){0, 0, 3, 5});
 }
@@ -294,12 +285,12 @@ START_TEST(other_bad_files) {
     char path[64];
     ck_assert(read_line("", &with, &message));
     make_folder();
-    write_file("sink", NPY_FLOAT32, 1, &three, numbers);
+    write_npy(folder, "sink", NPY_FLOAT32, 1, &three, numbers);
     ck_assert(!input_read(folder, false, &options, &in, &message));
     ck_assert_ptr_nonnull(strstr(message.text, "3 numbers for the 2 heads"));
     remove_folder();
     make_folder();
-    write_file("q", NPY_FLOAT32, 4, four, numbers);
+    write_npy(folder, "q", NPY_FLOAT32, 4, four, numbers);
     ck_assert(!input_read(folder, false, &options, &in, &message));
     ck_assert_ptr_nonnull(strstr(message.text, "(rows of all sequences, heads, head_dim)"));
     remove_folder();
