@@ -84,7 +84,7 @@ help:
 	@echo "make chapter-N        builds chapter N (1-7 and 9 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
-	@echo "make test-long        the full matrix: CHAPTER=N or CHAPTER=softgpu, or all"
+	@echo "make test-long        the full matrix: CHAPTER=N, CHAPTER=softgpu or CHAPTER=edges, or all"
 	@echo "make compare          all steps of all chapters on one problem: table, CSV and picture in results/"
 	@echo "make feeds            what a tile of K and V costs each unit, by step and head_dim"
 	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
@@ -468,22 +468,26 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
 LONG_CHAPTERS := 1 2 3 4 5 6 7 9
-LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu $(LONG_CHAPTERS))
+LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu edges $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long
 	@echo "== chapter $*, the full matrix"
 	@TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" TEST_CHAPTER=$* TEST_STATE=$(TESTS)/passed-chapter-$* $(TESTS)/long
 test-long-6: table-fp8
+# What `make test` asks of the chapters fewer times than could be.
+test-long-edges: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(TESTS)/chapters $(TESTS)/programs $(TEST_PROGRAMS)
+	@export TEST_FULL=1; $(call run_suite,chapters) backward sizes fp8
+	@export TEST_FULL=1; $(call run_suite,programs) runs
 test-long-softgpu: SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_UNITS))
 test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TEST_PROGRAMS) \
         $(call seeded_programs,$(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_UNITS))) \
         $(TESTS)/fuzz_ptx $(TESTS)/fuzz_fatbin $(TESTS)/fuzz_npy
 	@$(call run_suite,softgpu)
-	@TEST_SCHEDULES=50 $(call run_suite,programs) programs seeded_bugs
+	@export TEST_SCHEDULES=50; $(call run_suite,programs) programs seeded_bugs
 	@$(TESTS)/fuzz_ptx 300000 2 $(FUZZ_SEEDS)
 	@$(TESTS)/fuzz_fatbin 1000000 2
 	@$(TESTS)/fuzz_npy 1000000 2
-.PHONY: test-long-softgpu $(LONG_CHAPTERS:%=test-long-%)
+.PHONY: test-long-softgpu test-long-edges $(LONG_CHAPTERS:%=test-long-%)
 
 # The same units and the fuzzers under AddressSanitizer and UndefinedBehaviorSanitizer.
 SANITIZED := BUILD=$(BUILD)/sanitized NVCC='$(NVCC)' \

@@ -63,8 +63,9 @@ Answer answer_of(const Case *c, StepName step) {
     ck_assert_int_eq(system("rm -rf out"), 0);
     Outcome o = run_chapter(
         step.chapter, "--input in --save out --check-only --json - --steps %s %s", step.name, more);
-    ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 1);
-    Answer answer = {array_read("out/o.npy"), array_read("out/lse.npy")};
+    const Json *json = outcome_json(&o, 0);
+    ck_assert_int_eq(every_step_is_ok(&o, json), 1);
+    Answer answer = {array_read("out/o.npy"), array_read("out/lse.npy"), json};
     const Array *out = &answer.o, *lse = &answer.lse;
     ck_assert_int_eq(out->dimensions, 4);
     ck_assert_int_eq(lse->dimensions, 3);

@@ -27,7 +27,8 @@ static inline long at(const Array *a, long batch, long row, long head, long colu
 
 // What one of the chapters' steps makes of the case: o and lse, read back from --save.
 typedef struct {
-    Array o, lse; // lse: (batch, heads, seqlen_q)
+    Array o, lse;     // lse: (batch, heads, seqlen_q)
+    const Json *json; // what the run said
 } Answer;
 // Runs it with --input and --save; the run must end with status 0 and its own verdict ok.
 Answer answer_of(const Case *c, StepName step);

@@ -107,6 +107,10 @@ void forward_reads_inputs_once(int chapter, const char *step_name, int head_dim)
     ck_assert_double_eq(json_number(step, "workspace_bytes"), 0);
 }
 
+int in_full(int full, int otherwise) {
+    return getenv("TEST_FULL") != NULL ? full : otherwise;
+}
+
 bool file_exists(const char *path) {
     struct stat status;
     return lstat(path, &status) == 0;

@@ -36,6 +36,10 @@ const Json *step_named(const Json *json, const char *name);
 // in L2, but can't be more than the outputs. It needs no workspace.
 void forward_reads_inputs_once(int chapter, const char *step_name, int head_dim);
 
+// How many of something: `make test-long` sets TEST_FULL and gets the first number, `make test` the
+// second.
+int in_full(int full, int otherwise);
+
 bool file_exists(const char *path);
 char *file_text(const char *path);
 void write_text(const char *path, const char *text);

@@ -9,8 +9,9 @@
 
 // Q, K and V of a real transformer: layer 0 has outlier channels, layer 5 hasn't.
 START_TEST(real_input) {
-    enter_folder();
     const int chapter = _i / 2 + 1;
+    if (_i % 2 != chapter % 2 && in_full(0, 1)) return; // one layer for each chapter
+    enter_folder();
     Outcome o = run_chapter(
         chapter, "--check-only --json - --input %s",
         in_repository(_i % 2 ? "tests/data/minilm_layer5" : "tests/data/minilm_layer0"));

@@ -13,8 +13,10 @@
 START_TEST(f14_lengths_that_no_tile_divides) {
     static const long lengths[][2] = {{1, 1},   {63, 63}, {65, 65},   {127, 127}, {129, 129},
                                       {1, 129}, {129, 1}, {65, 4095}, {4095, 65}};
+    const long seqlen_q = lengths[_i][0], seqlen_k = lengths[_i][1];
+    const long most_rows = in_full(4095, 1023);
     enter_folder();
-    Case c = case_make(1, 1, 1, lengths[_i][0], lengths[_i][1], 64);
+    Case c = case_make(1, 1, 1, seqlen_q < most_rows ? seqlen_q : most_rows, seqlen_k, 64);
     all_steps_give_attention(&c, 4e-3);
 }
 END_TEST
@@ -28,13 +30,11 @@ START_TEST(f85_head_dim_is_padded_and_the_scale_is_the_true_one) {
         c.dtype = own_steps[s].tensor_cores ? "fp16" : "fp32";
         Answer a = answer_of(&c, own_steps[s]);
         answer_is_attention(&c, &a, own_steps[s].tensor_cores ? 4e-3 : 1e-5);
-        Outcome o = run_chapter(own_steps[s].chapter, "--input in --check-only --json - --steps %s",
-                                own_steps[s].name);
-        Json *json = outcome_json(&o, 0);
-        ck_assert(json_number(json, "problem.head_dim") == head_dims[_i]);
-        ck_assert(json_number(json, "problem.built_head_dim") == (head_dims[_i] <= 64 ? 64 : 128));
-        ck_assert(fabs(json_number(json, "problem.scale") * sqrt(head_dims[_i]) - 1) < 1e-6);
-        ck_assert(json_number(json, "steps.0.errors.o.padding") == 0);
+        ck_assert(json_number(a.json, "problem.head_dim") == head_dims[_i]);
+        ck_assert(json_number(a.json, "problem.built_head_dim") ==
+                  (head_dims[_i] <= 64 ? 64 : 128));
+        ck_assert(fabs(json_number(a.json, "problem.scale") * sqrt(head_dims[_i]) - 1) < 1e-6);
+        ck_assert(json_number(a.json, "steps.0.errors.o.padding") == 0);
     }
 }
 END_TEST
@@ -53,6 +53,7 @@ END_TEST
 // A batch full of NaN before or after leaves the other's outputs as they are, bit for bit: no
 // element beyond the ends takes part, not even multiplied by 0.
 START_TEST(f15_nan_beyond_the_ends_changes_nothing) {
+    if (_i % 3 != 0 && in_full(0, 1)) return;
     enter_folder();
     const int good = _i % 2;
     Case one = case_make(1, 2, 1, 65, 97, 64), two = case_make(2, 2, 1, 65, 97, 64);
@@ -215,16 +216,24 @@ END_TEST
 // The tiled steps spend a whole tile on each row, a minute in all: here a sample of the SMs, which
 // shows that the launch is taken; the outputs are f37_every_batch's, in `make test-long`.
 START_TEST(f37_batch_65536_is_launched) {
-    if (own_steps[_i].chapter == 7) return; // a block for each SM, whatever the batch; no samples
+    // Not 7: a block for each SM, whatever the batch; no samples.
+    static const int chapters[] = {1, 2, 3, 5, 9};
     enter_folder();
-    Outcome o = run_chapter(own_steps[_i].chapter,
+    char names[400] = "";
+    for (int s = 0; s < own_step_count; s++)
+        if (own_steps[s].chapter == chapters[_i])
+            sprintf(names + strlen(names), "%s%s", *names ? "," : "", own_steps[s].name);
+    Outcome o = run_chapter(chapters[_i],
                             "--json - --batch 65536 --seqlen 1 --heads 1 --head-dim 64 --sample 1 "
                             "--steps %s",
-                            own_steps[_i].name);
+                            names);
     Json *json = outcome_json(&o, 0);
-    const Json *step = step_named(json, own_steps[_i].name);
-    ck_assert(json_is_null(step, "device_error") && json_is_null(step, "refused"));
-    ck_assert(json_number(step, "time_us") > 0);
+    for (int s = 0; s < own_step_count; s++) {
+        if (own_steps[s].chapter != chapters[_i]) continue;
+        const Json *step = step_named(json, own_steps[s].name);
+        ck_assert(json_is_null(step, "device_error") && json_is_null(step, "refused"));
+        ck_assert(json_number(step, "time_us") > 0);
+    }
 }
 END_TEST
 
@@ -282,7 +291,7 @@ Suite *suite_sizes(void) {
     tcase_add_loop_test(tests, f25_no_keys_give_zero_and_minus_infinity, 0, 2);
     tcase_add_loop_test(tests, f29_no_queries_are_fine, 0, 2);
     tcase_add_test(tests, f37_batch_65536);
-    tcase_add_loop_test(tests, f37_batch_65536_is_launched, 0, own_step_count);
+    tcase_add_loop_test(tests, f37_batch_65536_is_launched, 0, 5);
     tcase_add_test(tests, f39_large_shared_memory_is_asked_for);
     tcase_add_test(tests, f39_dynamic_and_static_shared_memory_count_together);
     suite_add_tcase(suite, tests);

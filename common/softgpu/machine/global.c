@@ -28,6 +28,7 @@ typedef struct {
 struct GlobalState {
     Arena device, host;
     uint64_t memory_size; // of the modelled GPU
+    uint64_t pages;       // of the device range: length of the three tables
     uint64_t used, peak;
     uint64_t serial;
     uint32_t *users;      // allocations in each page of the device range
@@ -168,11 +169,12 @@ struct GlobalMemory *global_new(uint64_t device_size, bool track_written) {
     state->device = (Arena){m->device_base, m->device_size, GAP};
     state->host = (Arena){m->host_base, m->host_size, host_bytes ? GAP : 0};
     state->memory_size = device_size < range ? device_size : range;
-    // As many frames as pages: there is always a free one.
-    uint64_t pages = pages_of(range);
-    m->frames = calloc(pages, sizeof *m->frames);
-    state->users = calloc(pages, sizeof *state->users);
-    state->frame_taken = calloc(pages, 1);
+    // As many frames as pages: there is always a free one. Of these tables a small program touches
+    // next to nothing, so they are the system's zeros and not calloc's, which may write them all.
+    uint64_t pages = state->pages = pages_of(range);
+    m->frames = reserve(0, pages * sizeof *m->frames, PROT_READ | PROT_WRITE);
+    state->users = reserve(0, pages * sizeof *state->users, PROT_READ | PROT_WRITE);
+    state->frame_taken = reserve(0, pages, PROT_READ | PROT_WRITE);
     if (!m->frames || !state->users || !state->frame_taken) abort();
     return m;
 }
@@ -183,9 +185,9 @@ void global_delete(struct GlobalMemory *m) {
     for (size_t i = 0; i < state->live_count; i++) drop(state->live[i]);
     for (size_t i = 0; i < REMEMBERED; i++) drop(state->freed[i]);
     free(state->live);
-    free(state->users);
-    free(state->frame_taken);
-    free(m->frames);
+    munmap(state->users, state->pages * sizeof *state->users);
+    munmap(state->frame_taken, state->pages);
+    munmap(m->frames, state->pages * sizeof *m->frames);
     release_device(m);
     if (m->host_size) munmap((void *)(uintptr_t)m->host_base, m->host_size);
     free(state);
