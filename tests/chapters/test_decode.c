@@ -33,8 +33,9 @@ static void right(const char *steps, const char *problem) {
 // What a step makes of a problem; it must be right.
 static Answer answer_to(const char *step, const char *problem) {
     Outcome o = run_chapter(9, "--check-only --json - --save out --steps %s %s", step, problem);
-    every_step_is_ok(&o, outcome_json(&o, 0));
-    return (Answer){array_read("out/o.npy"), array_read("out/lse.npy")};
+    const Json *json = outcome_json(&o, 0);
+    every_step_is_ok(&o, json);
+    return (Answer){array_read("out/o.npy"), array_read("out/lse.npy"), json};
 }
 
 static void same_answers(const Answer *a, const Answer *b) {
@@ -347,7 +348,7 @@ START_TEST(f51_the_room_is_no_length) {
         Json *json = outcome_json(&o, 0);
         every_step_is_ok(&o, json);
         workspace[r] = json_number(step_named(json, "auto-split"), "workspace_bytes");
-        answers[r] = (Answer){array_read("out/o.npy"), array_read("out/lse.npy")};
+        answers[r] = (Answer){array_read("out/o.npy"), array_read("out/lse.npy"), json};
     }
     ck_assert_double_gt(workspace[0], 0); // it splits
     ck_assert_double_eq(workspace[0], workspace[1]);
