@@ -125,7 +125,7 @@ static void answers_of(const Batch *batch, StepName step, const char *options,
     long first = 0;
     for (int b = 0; b < batch->count; b++) {
         const long rows = batch->sequence[b].q.shape[1];
-        answers[b] = (Answer){rows_of(&out, first, rows), lse_of(&lse, first, rows)};
+        answers[b] = (Answer){.o = rows_of(&out, first, rows), .lse = lse_of(&lse, first, rows)};
         first += rows;
     }
     ck_assert(first == out.shape[0] && first == lse.shape[1]);
@@ -297,7 +297,7 @@ START_TEST(a_sink_takes_its_share) {
     long first = 0;
     for (int b = 0; b < 4; b++) {
         const long rows = batch.sequence[b].q.shape[1];
-        with[b] = (Answer){rows_of(&out, first, rows), lse_of(&lse, first, rows)};
+        with[b] = (Answer){.o = rows_of(&out, first, rows), .lse = lse_of(&lse, first, rows)};
         first += rows;
         for (long h = 0; h < 4; h++) {
             for (long i = 0; i < rows; i++) {
