@@ -295,7 +295,7 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_lanes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
-    bulk_rules target threads trace
+    bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs
@@ -382,17 +382,21 @@ ARCH_timing/bulk := 90
 ARCH_quantise := 90
 ARCH_timing/wgmma := 90a
 ARCH_timing/packed := 100
+ARCH_timing/tcgen05 := 100a
+ARCH_tcgen05_gemm := 100a
+ARCH_tcgen05_pair := 100a
+ARCH_tcgen05_attention := 100a
 $(TESTS)/cuda/quantise: $(wildcard 06_fp8_hadamard/quantise* 06_fp8_hadamard/hadamard.h)
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/timing/*.cu))
 
 # Right kernels with bugs that are switched on one by one (tests/seeded_bugs): a program for each of
 # these units, of the chapter's sources but for that unit. `make test` runs a few, test-long all.
-SEEDED_SMALL := tests/seeded_bugs/small
+SEEDED_SMALL := tests/seeded_bugs/small tests/programs/tcgen05_attention
 SEEDED_SOME := 03_online_softmax/cp_async 05_hopper_async/warp_specialised 06_fp8_hadamard/quantise
 SEEDED_UNITS := $(SEEDED_SMALL) $(SEEDED_SOME) 02_tiled/two_pass 02_tiled/tiled_matmul \
     03_online_softmax/mma_sync 04_recompute_backward/recompute_tensor_cores 05_hopper_async/backward \
-    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt
+    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt tests/programs/tcgen05_pair
 SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_SOME))
 seeded_programs = $(patsubst %,$(TESTS)/seeded/%/run,$(1))
 seeded_chapter = $(patsubst 0%,%,$(filter 0%,$(firstword $(subst _, ,$(1)))))
@@ -409,6 +413,7 @@ $(TESTS)/seeded/built.o: common/harness/built.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) -DBUILT_64=1 -c $< -o $@
 
+seeded_arch = $(foreach a,$(if $(findstring tcgen05,$(1)),100a,90a),-gencode arch=compute_$(a),code=compute_$(a))
 define seeded_rule
 $(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $(TESTS)/seed tests/seeded_bugs/seeded.h \
         $(BUILD)/obj/tests/seeded_bugs/select.o $(TESTS)/seeded/built.o $(call seeded_objects,$(1)) \
@@ -417,7 +422,7 @@ $(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $
 	@echo "  nvcc    $(1).cu (with bugs)"
 	@$(TESTS)/seed $(1) $$(@D)
 	@$(NVCC) -std=c++17 -O3 -lineinfo -include tests/seeded_bugs/seeded.h -I$$(@D) -I. -Icommon -Itests \
-	    -DBUILT_64=1 -Xcompiler -fPIC -gencode arch=compute_90a,code=compute_90a \
+	    -DBUILT_64=1 -Xcompiler -fPIC $(call seeded_arch,$(1)) \
 	    -c $$(@D)/$(1).cu -o $$(@D)/unit.o
 	@$(CC) -pthread $(call seeded_objects,$(1)) $(if $(call seeded_chapter,$(1)),$(TESTS)/seeded/built.o) \
 	    $$(@D)/unit.o $(BUILD)/obj/tests/seeded_bugs/select.o -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ \

@@ -33,8 +33,10 @@ HEADINGS = {
     "memory": "Global memory and launches",
     "bulk": "mbarriers, bulk copies, clusters",
     "wgmma": "wgmma",
+    "tcgen05": "tcgen05 and tensor memory",
 }
-RUNS_ON = {"packed": ("b200",), "bulk": ("h100", "h200", "b200"), "wgmma": ("h100", "h200")}
+RUNS_ON = {"packed": ("b200",), "bulk": ("h100", "h200", "b200"), "wgmma": ("h100", "h200"),
+           "tcgen05": ("b200",)}
 
 FA3 = "Shah et al. 2024 (FlashAttention-3), H100 SXM5; v1 names no clock, NeurIPS' version 1.83 GHz"
 LOCKED = "FlashGPU-Sim's baseline: H100, clock locked to 1.5 GHz"

@@ -47,6 +47,8 @@ static const SeededUnit units[] = {
     {"06_fp8_hadamard/fp8_attention", "", "--steps per-tensor --batch 1"},
     {"07_persistent_lpt/lpt", "SOFTGPU_SMS=2", "--steps lpt --causal --batch 4"},
     {"tests/seeded_bugs/small", "", ""},
+    {"tests/programs/tcgen05_attention", "", ""},
+    {"tests/programs/tcgen05_pair", "", ""},
 };
 enum { UNITS = sizeof units / sizeof *units };
 
@@ -62,7 +64,22 @@ enum { UNITS = sizeof units / sizeof *units };
 #define LPT       "07_persistent_lpt/lpt"
 #define SMALL     "tests/seeded_bugs/small"
 
+#define TENSOR "tests/programs/tcgen05_attention"
+#define PAIR   "tests/programs/tcgen05_pair"
+
 #define OWN NULL // the unit itself
+
+// Lines of tcgen05_attention: its products, and the loads of S, of O to be scaled and of O; and of
+// tcgen05_pair.
+#define TENSOR_QK                                                                                  \
+    "tensor_multiply(tmem + S_COLUMN, a + (x * 2 >> 4), b + (x * 2 >> 4), first, x > 0);"
+#define TENSOR_PV     "tensor_multiply_from(tmem + O_COLUMN,"
+#define TENSOR_S      "tmem_load(bits, own + S_COLUMN + x);"
+#define TENSOR_O      "tmem_load(bits, own + O_COLUMN + x);#1"
+#define TENSOR_LAST   "tmem_load(bits, own + O_COLUMN + x);#2"
+#define PAIR_A        "load_for_pair(a_smem + stage * A_BYTES,"
+#define PAIR_MULTIPLY "multiply_pair(d, a + (k * 2 >> 4),"
+#define MISUSED       "misused tensor memory"
 
 // clang-format off
 static const SeededBug bugs[] = {
@@ -297,6 +314,83 @@ static const SeededBug bugs[] = {
      {"divergent threads"}, OWN, {"sum += __shfl_xor_sync(0xffffffffu, sum, mas"}},
     {SMALL, OWN, "*flag = 1; // it is there", "", {"deadlock"}, OWN,
      {"while (*flag == 0) continue;"}},
+    // ---- tests/programs/tcgen05_attention
+    {TENSOR, OWN, "mbarrier_init(&shared.scores, 1);", "mbarrier_init(&shared.scores, 2);",
+     {"deadlock"}, OWN, {"mbarrier_wait(&shared->scores, j % 2);"}},
+    {TENSOR, OWN, "mbarrier_init(&shared.weights, QUERIES);",
+     "mbarrier_init(&shared.weights, QUERIES / 2);", {"race", "deadlock"}, OWN,
+     {TENSOR_PV, TENSOR_QK, "mbarrier_wait(&shared->weights, j % 2);"}},
+    {TENSOR, OWN, "if (warp == MULTIPLY_WARP) tmem_alloc<COLUMNS>(&shared.columns);",
+     "if (warp == MULTIPLY_WARP) tmem_alloc<COLUMNS / 2>(&shared.columns);",
+     {"access out of bounds"}, OWN, {TENSOR_PV}},
+    {TENSOR, OWN, "copy_rows(smem, q, QUERIES);", "", {"uninitialised read"}, OWN, {TENSOR_QK}},
+    {TENSOR, OWN, "copy_rows(v_smem, v, BLOCKS * KEYS);", "", {"uninitialised read"}, OWN,
+     {TENSOR_PV}},
+    {TENSOR, OWN, "fence_proxy_async();$", "", {"race"}, OWN, {TENSOR_QK}},
+    {TENSOR, OWN, "__syncthreads(); // barriers, tiles, columns", "",
+     {"race", "misused barrier", "uninitialised read"}, OWN,
+     {"const uint32_t tmem = shared.columns;", "mbarrier_wait(&shared->scores, j % 2);",
+      TENSOR_QK}},
+    {TENSOR, OWN, "soften(&shared, tmem, out, scale);",
+     "soften(&shared, tmem + (1 << 21), out, scale);", {MISUSED}, OWN, {TENSOR_S}},
+    {TENSOR, OWN, "multiply(smem, k_smem, v_smem, &shared, tmem);",
+     "multiply(smem, k_smem, v_smem, &shared, tmem + (1 << 16));", {MISUSED}, OWN,
+     {TENSOR_QK}},
+    {TENSOR, OWN, "__syncthreads(); // all are done → the warp", "", {"race"}, OWN,
+     {"if (warp == MULTIPLY_WARP) tmem_free<COLUMNS>(tmem);"}},
+    {TENSOR, OWN, "if (warp == MULTIPLY_WARP) tmem_free<COLUMNS>(tmem);", "", {MISUSED}, OWN,
+     {"if (warp == MULTIPLY_WARP) tmem_alloc<COLUMNS>(&shared.columns);"}},
+    {TENSOR, OWN, TENSOR_QK,
+     "tensor_multiply(tmem + S_COLUMN, a + (x * 2 >> 4), b + (x * 2 >> 4), first, true);",
+     {"uninitialised read"}, OWN, {TENSOR_QK}},
+    {TENSOR, OWN, "tcgen05_commit(&shared->scores);", "mbarrier_arrive(&shared->scores);",
+     {"race", "uninitialised read"}, OWN, {TENSOR_S}},
+    {TENSOR, OWN, "mbarrier_wait(&shared->weights, j % 2);", "", {"race", "uninitialised read"},
+     OWN, {TENSOR_PV, TENSOR_QK, TENSOR_S}},
+    {TENSOR, OWN, "tcgen05_fence_after(); // P → the product", "", {"race"}, OWN, {TENSOR_PV}},
+    {TENSOR, OWN, "tcgen05_commit(&shared->output);", "mbarrier_arrive(&shared->output);",
+     {"race", "uninitialised read"}, OWN, {TENSOR_O, TENSOR_LAST}},
+    {TENSOR, OWN, "tmem_load_wait(); // O → its registers", "", {"race"}, OWN,
+     {"for (int i = 0; i < 32; i++) bits[i] = __float_as_uint"}},
+    {TENSOR, OWN, "mbarrier_wait(&shared->scores, j % 2);", "", {"race", "uninitialised read"},
+     OWN, {TENSOR_S}},
+    {TENSOR, OWN, "tcgen05_fence_after(); // S → the loads", "", {"race"}, OWN, {TENSOR_S}},
+    {TENSOR, OWN, "tmem_load_wait(); // S → its registers", "", {"race"}, OWN,
+     {"for (int i = 0; i < 32; i++) s[x + i] = "}},
+    {TENSOR, OWN, "tmem_store(own + P_COLUMN + x, pairs);",
+     "tmem_store(own + COLUMNS + x, pairs);", {"access out of bounds"}, OWN,
+     {"tmem_store(own + P_COLUMN + x, pairs);"}},
+    {TENSOR, OWN, "tmem_store_wait();", "", {"race"}, OWN, {TENSOR_PV}},
+    {TENSOR, OWN, "tcgen05_fence_before(); // P → the thread", "", {"race"}, OWN, {TENSOR_PV}},
+    {TENSOR, OWN, "mbarrier_arrive(&shared->weights);",
+     "if (threadIdx.x != 5) mbarrier_arrive(&shared->weights);", {"deadlock"}, OWN,
+     {"mbarrier_wait(&shared->weights, j % 2);"}},
+    {TENSOR, OWN, "mbarrier_wait(&shared->output, (BLOCKS - 1) % 2);", "",
+     {"race", "uninitialised read"}, OWN, {TENSOR_LAST}},
+    {TENSOR, OWN, "tcgen05_fence_after(); // the last O → the loads", "", {"race"}, OWN,
+     {TENSOR_LAST}},
+    {TENSOR, OWN, "tmem_load_wait(); // the last O → its registers", "", {"race"}, OWN,
+     {"out[threadIdx.x * DEPTH + x + i] = "}},
+    // ---- tests/programs/tcgen05_pair
+    {PAIR, OWN, "fence_mbarrier_init();", "", {"race"}, OWN, {PAIR_A}},
+    {PAIR, OWN, "mbarrier_init(&shared->read, S == OWN_READERS ? READERS : 2 * READERS);",
+     "mbarrier_init(&shared->read, READERS);", {"race"}, OWN, {PAIR_MULTIPLY}},
+    {PAIR, OWN, "wait_for_pair(&shared->empty[stage], j / STAGES % 2 ^ 1);", "",
+     {"race", "misused barrier"}, OWN, {PAIR_A, "mbarrier_arrive_expect(&shared->full[stage],"}},
+    {PAIR, OWN, "wait_for_pair(&shared->read, (tile - 1) % 2);", "", {"race"}, OWN,
+     {PAIR_MULTIPLY, "tmem_load(bits, tmem_quarter(d, warp) + x);"}},
+    {PAIR, OWN, "wait_for_pair(&shared->full[stage], j / STAGES % 2);", "",
+     {"race", "uninitialised read"}, OWN, {PAIR_MULTIPLY}},
+    {PAIR, OWN, "commit_pair(&shared->empty[stage], S == FREES_ITSELF ? 1 : 3);", "",
+     {"deadlock"}, OWN, {"wait_for_pair(&shared->empty[stage], j / STAGES % 2 ^ 1);"}},
+    {PAIR, OWN, "wait_for_pair(&shared->result, tile % 2);", "", {"race", "uninitialised read"},
+     OWN, {"tmem_load(bits, tmem_quarter(d, warp) + x);"}},
+    {PAIR, OWN, "tcgen05_fence_after(); // the result → the loads", "", {"race"}, OWN,
+     {"tmem_load(bits, tmem_quarter(d, warp) + x);"}},
+    {PAIR, OWN, "tmem_load_wait(); // → the registers", "", {"race"}, OWN,
+     {"for (int i = 0; i < 32; i++) c[row * n + x + i]"}},
+    {PAIR, OWN, "if (warp == MULTIPLY_WARP) free_pair(d);", "", {MISUSED}, OWN,
+     {"alloc_pair(&shared->columns);"}},
 };
 // clang-format on
 enum { BUGS = sizeof bugs / sizeof *bugs };

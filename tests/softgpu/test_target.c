@@ -14,6 +14,33 @@ enum { TARGETS = sizeof targets / sizeof *targets };
 static const struct {
     const char *instruction, *taken; // one character a target: x or -
 } cases[] = {
+    {"clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r0], "
+     "[%r1];",
+     "---xxxx"},
+    {"clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::"
+     "cluster::all.b128 [%r0], [%r1];",
+     "----xxx"},
+    {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;", "----xx-"},
+    {"tcgen05.alloc.cta_group::2.sync.aligned.b32 [%d0], %r1;", "----xx-"},
+    {"tcgen05.ld.sync.aligned.16x256b.x1.b32 {%r0, %r1, %r2, %r3}, [%r4];", "----xx-"},
+    {"tcgen05.st.sync.aligned.16x32bx2.x2.unpack::16b.b32 [%r0], 8, {%r1, %r2};", "----xx-"},
+    {"tcgen05.wait::ld.sync.aligned;", "----xx-"},
+    {"tcgen05.fence::after_thread_sync;", "----xx-"},
+    {"tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 "
+     "[%r0], %h0;",
+     "----xx-"},
+    {"tcgen05.mma.cta_group::1.kind::f16 [%r0], %d0, %d1, %r1, {%r3, %r4, %r5, %r6}, %p0, 15;",
+     "----xx-"},
+    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%r0], %d0, %d1, %r1, "
+     "[%r2], [%r3], %p0;",
+     "----x--"},
+    {"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r0], %d0, %d1, %r1, [%r2], "
+     "[%r3], %p0;",
+     "----xx-"},
+    {"tcgen05.mma.cta_group::1.kind::i8 [%r0], %d0, %d1, %r1, %p0;", "----x--"},
+    {"tcgen05.mma.ws.cta_group::1.kind::tf32.collector::b3::use [%r0], [%r2], %d1, %r1, %p0, %d2;",
+     "----xx-"},
+    {"tcgen05.cp.cta_group::2.64x128b.warpx2::02_13 [%r0], %d0;", "----xx-"},
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, "
      "%r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3};",
      "xxxxxxx"},
@@ -129,8 +156,13 @@ static const struct {
     {"st.async.release.gpu.global.b32 [%d0], %r1;", "---xxxx", "asynchronous stores to global"},
     {"red.async.release.gpu.global.add.u32 [%d0], %r1;", "---xxxx",
      "asynchronous reductions in global"},
-    {"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r0], 32;", "----xx-",
-     "tensor memory and its instructions"},
+    {"tcgen05.shift.cta_group::1.down [%r0];", "----x--", "which rows a shift"},
+    {"tcgen05.mma.sp.cta_group::1.kind::f16 [%r0], %d0, %d1, [%r2], %r1, %p0;", "----xx-",
+     "sparse products are not built"},
+    {"tcgen05.mma.cta_group::1.kind::f16.ashift [%r0], [%r2], %d1, %r1, %p0;", "----xx-",
+     "that shift the rows of A"},
+    {"tcgen05.cp.cta_group::1.128x128b.b8x16.b4x16_p64 [%r0], %d0;", "----xx-",
+     "copies to tensor memory that unpack"},
 };
 enum { REFUSED = sizeof refused / sizeof *refused };
 

@@ -25,6 +25,7 @@ typedef enum {
     FINDING_ASSERT,      // device assert
     FINDING_LAUNCH,      // impossible launch
     FINDING_BULK,        // operands of a bulk copy that can't be
+    FINDING_TENSOR,      // what tcgen05 instructions may not do
     FINDING_LINT,        // strict only; otherwise a note
     FINDING_NOTE,        // always a note: legal, and mostly not what was meant
 } FindingKind;

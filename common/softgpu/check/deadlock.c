@@ -13,6 +13,7 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/mbarrier.h"
+#include "softgpu/machine/tmem.h"
 
 enum { TEXT_MAX = 6000, PLACES_MAX = 64 };
 
@@ -71,7 +72,8 @@ static void say_lanes(Text *t, uint32_t lanes) {
 // Where a group has stopped: the instruction that it waits in. What blocks it has been carried out,
 // but for those that are tried again.
 static const Insn *group_place(const Group *g) {
-    bool again = g->block == BLOCK_WGMMA || g->block == BLOCK_MBARRIER || g->block == BLOCK_MEMORY;
+    bool again = g->block == BLOCK_WGMMA || g->block == BLOCK_MBARRIER ||
+                 g->block == BLOCK_MEMORY || g->block == BLOCK_TMEM;
     return g->state == GROUP_BLOCKED && !again ? g->pc - 1 : g->pc;
 }
 
@@ -332,6 +334,11 @@ static void say_block(Text *t, const Kernel *kernel, const Cta *cta) {
         if (p->block == BLOCK_BARRIER) say_barrier(t, cta, p->number);
         if (p->block == BLOCK_CLUSTER) say_cluster(t, cta);
         if (p->block == BLOCK_REGISTERS) say_registers(t, cta, p);
+        if (p->block == BLOCK_TMEM)
+            say(t,
+                " for columns of tensor memory, of which the SM has %u free (or for the other "
+                "block of the pair)",
+                tmem_free_columns(cta->sm));
         if (p->state == GROUP_PARKED) say(t, " for other lanes of the warp");
         if (p->block == BLOCK_WGMMA)
             say(t, " for the other warps of the warpgroup, which have not issued the wgmma that it "

@@ -49,6 +49,7 @@ static const struct {
     [FINDING_ASSERT] = {"assertion failed", "assert", 710},
     [FINDING_LAUNCH] = {"impossible launch", "launch", 1},
     [FINDING_BULK] = {"misused bulk copy", "bulk-copy", 719},
+    [FINDING_TENSOR] = {"misused tensor memory", "tensor-memory", 719},
     [FINDING_LINT] = {"relies on what PTX does not promise", "lint", 0},
     [FINDING_NOTE] = {"worth a look", "note", 0},
 };

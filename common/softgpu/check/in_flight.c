@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/check/tmem_race.h"
 #include "softgpu/check/undefined.h"
 #include "softgpu/execute/wgmma.h"
 #include "softgpu/machine/parts.h"
@@ -19,7 +20,8 @@ typedef struct {
     bool written;  // ever
     uint32_t touched;
     const Insn *by;
-    uint64_t latest; // operation of whose D it is part, while d isn't 0
+    const Insn *load; // a tcgen05.ld that brings it, until its wait
+    uint64_t latest;  // operation of whose D it is part, while d isn't 0
 } Mark;
 
 struct InFlight {
@@ -118,6 +120,23 @@ static void report_touch(Warp *w, const Insn *i, size_t offset, bool writes) {
     }
 }
 
+// The same for a register that a tcgen05.ld is still to bring. A GPU waits for the load then, and
+// programs count on it: unless strict that is as good as the wait.
+static void report_load(Warp *w, const Insn *i, Mark *m, bool writes) {
+    bool strict = w->sm->gpu->settings->strict;
+    FindingKind kind = strict ? FINDING_RACE : FINDING_LINT;
+    const Insn *load = m->load;
+    m->load = NULL;
+    if (!strict) tmem_race_waited(w, false);
+    if (finding_again(w, i, kind)) return;
+    finding_pair(w, i, -1, kind, load,
+                 "Put tcgen05.wait::ld between them; in CUDA C also tie the registers to it, so "
+                 "that the compiler can't move uses in front of it.",
+                 "%s a register of the other instruction, which is still in flight: no "
+                 "tcgen05.wait::ld has covered it",
+                 writes ? "writes" : "reads");
+}
+
 void in_flight_touch(Warp *w, const Insn *i, uint32_t mask) {
     (void)mask;
     const struct KernelUses *uses = &w->kernel->uses[i->index];
@@ -130,6 +149,7 @@ void in_flight_touch(Warp *w, const Insn *i, uint32_t mask) {
         if (r & ROW_CONSTANT || r % UNIT) continue;
         bool writes = (touched[k] & USE_KINDS) == USE_WRITE;
         Mark *m = mark_at(w, frame + r);
+        if (m->load) report_load(w, i, m, writes);
         if ((m->d || (writes && m->a)) && !finding_again(w, i, FINDING_RACE))
             report_touch(w, i, frame + r, writes);
         if (!writes && !strict) continue;
@@ -255,4 +275,16 @@ void in_flight_release(Warp *w, const Warpgroup *g, uint64_t n) {
         else
             m->a--;
     }
+}
+
+// ---- tcgen05.ld
+
+void in_flight_load(Warp *w, const Insn *i) {
+    size_t frame = (size_t)(w->frame - w->stack);
+    for (int k = 0; k < i->row_count; k++) mark_at(w, frame + i->rows[k])->load = i;
+}
+
+void in_flight_loaded(Warp *w, const TensorMove *move) {
+    for (int k = 0; k < move->insn->row_count; k++)
+        mark_at(w, move->frame + move->insn->rows[k])->load = NULL;
 }

@@ -104,6 +104,7 @@ typedef enum {
     RACE_WGMMA,      // operands of a group of wgmma.mma_async
     RACE_ST_ASYNC,   // generic proxy
     RACE_RED_ASYNC,  // generic proxy
+    RACE_TCGEN05,    // operands of tcgen05.mma and .cp (check/tmem_race.h)
 } RaceAgentKind;
 
 typedef struct {

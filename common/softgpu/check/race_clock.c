@@ -41,7 +41,7 @@ void clocks_reset(Race *r, int threads) {
     memset(r->vectors, 0, vectors_size(r->stride, r->knowledge_capacity));
     r->knowledge_count = (uint32_t)threads;
     r->slot_count = 0;
-    r->fenced = r->proxies = r->flagged = false;
+    r->fenced = r->proxies = r->flagged = r->tensor = false;
 }
 
 Knowledge knowledge_new(Race *r) {
@@ -56,8 +56,9 @@ static inline void join(uint32_t *restrict to, const uint32_t *restrict from, in
 
 void knowledge_join(Race *r, Knowledge to, Knowledge from) {
     int count = rounded(r->used);
-    for (int v = 0; v < (r->fenced ? VECTORS : 1); v++)
+    for (int v = 0; v < (r->fenced ? PASSED + 1 : 1); v++)
         join(race_vector(r, to, (RaceVector)v), race_vector(r, from, (RaceVector)v), count);
+    if (r->tensor) join(race_vector(r, to, SENT), race_vector(r, from, SENT), count);
 }
 
 void knowledge_clear(Race *r, Knowledge k) {
@@ -81,7 +82,7 @@ void knowledge_copy(Race *r, Knowledge to, Knowledge from) {
 
 bool knowledge_within(const Race *r, Knowledge k, Knowledge of) {
     uint32_t more = 0;
-    for (int v = 0; v < (r->fenced ? VECTORS : 1); v++) {
+    for (int v = 0; v < race_vectors(r); v++) {
         const uint32_t *a = race_vector(r, k, (RaceVector)v),
                        *b = race_vector(r, of, (RaceVector)v);
         for (int e = 0; e < r->used; e++) more |= a[e] > b[e];

@@ -8,9 +8,13 @@
 // have done; what a lane itself has done it knows, of course: race_log.c tells lanes apart.
 //
 // Invariant: classes are disjoint, and each knows what the warp knows.
+//
+// Products of tcgen05 read shared memory by what their lane knew when it issued them: before a warp
+// learns something, those that it has issued are entered (tmem_race_flush).
 #include <string.h>
 
 #include "softgpu/check/race_parts.h"
+#include "softgpu/check/tmem_race.h"
 
 static struct RaceThread *thread_of(const Race *r, uint16_t t) {
     return &r->thread[t];
@@ -87,7 +91,7 @@ static void settle(Race *r, const Warp *w) {
         if (!(thread->classes[k].mask & w->live)) drop_class(thread, k); // they have exited
     for (int k = 0; k < thread->class_count; k++) all |= thread->classes[k].mask;
     if (all && is_whole(w, all)) {
-        for (int v = 0; v < (r->fenced ? VECTORS : 1); v++) {
+        for (int v = 0; v < race_vectors(r); v++) {
             uint32_t *to = race_vector(r, t, (RaceVector)v);
             for (int e = 0; e < r->used; e++) {
                 uint32_t least = ~0u;
@@ -108,6 +112,7 @@ void lanes_acquire(Race *r, Warp *w, uint32_t lanes, Knowledge from) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
     bool whole = is_whole(w, lanes);
+    tmem_race_flush(w);
     if (whole)
         knowledge_join(r, t, from);
     else
@@ -121,18 +126,58 @@ void lanes_acquire(Race *r, Warp *w, uint32_t lanes, Knowledge from) {
         forget(r, t);
 }
 
-void lanes_learn(Race *r, Warp *w, uint32_t lanes, uint16_t entry, uint32_t clock) {
+void lanes_learn_in(Race *r, Warp *w, uint32_t lanes, RaceVector v, uint16_t entry,
+                    uint32_t clock) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
     bool whole = is_whole(w, lanes);
+    tmem_race_flush(w);
     if (!whole) split(r, w, lanes);
-    uint32_t *seen = seen_by(r, t);
-    if (whole && seen[entry] < clock) seen[entry] = clock;
+    uint32_t *has = race_vector(r, t, v);
+    if (whole && has[entry] < clock) has[entry] = clock;
     for (int k = 0; k < thread->class_count; k++) {
-        seen = seen_by(r, thread->classes[k].knowledge);
-        if ((whole || thread->classes[k].mask & lanes) && seen[entry] < clock) seen[entry] = clock;
+        has = race_vector(r, thread->classes[k].knowledge, v);
+        if ((whole || thread->classes[k].mask & lanes) && has[entry] < clock) has[entry] = clock;
     }
     if (!whole) settle(r, w);
+}
+
+void lanes_learn(Race *r, Warp *w, uint32_t lanes, uint16_t entry, uint32_t clock) {
+    lanes_learn_in(r, w, lanes, SEEN, entry, clock);
+}
+
+// Answers whether that changes anything; does it if `now`.
+static bool raise_vector(Race *r, Knowledge k, RaceVector to, RaceVector from, bool now) {
+    const uint32_t *f = race_vector(r, k, from);
+    uint32_t *t = race_vector(r, k, to), more = 0;
+    for (int e = 0; e < r->used; e++) more |= f[e] > t[e];
+    for (int e = 0; now && more && e < r->used; e++) t[e] = f[e] > t[e] ? f[e] : t[e];
+    return more;
+}
+
+void lanes_raise(Race *r, Warp *w, uint32_t lanes, RaceVector to, RaceVector from) {
+    uint16_t t = race_thread(w);
+    struct RaceThread *thread = thread_of(r, t);
+    if (is_whole(w, lanes)) {
+        raise_vector(r, t, to, from, true);
+        for (int k = 0; k < thread->class_count; k++)
+            raise_vector(r, thread->classes[k].knowledge, to, from, true);
+        return;
+    }
+    bool more = false;
+    uint32_t rest = lanes & w->live;
+    for (int k = 0; k < thread->class_count; k++) {
+        const RaceClass *c = &thread->classes[k];
+        if (c->mask & lanes) more |= raise_vector(r, c->knowledge, to, from, false);
+        rest &= ~c->mask;
+    }
+    if (rest) more |= raise_vector(r, t, to, from, false);
+    if (!more) return;
+    split(r, w, lanes);
+    for (int k = 0; k < thread->class_count; k++)
+        if (thread->classes[k].mask & lanes)
+            raise_vector(r, thread->classes[k].knowledge, to, from, true);
+    settle(r, w);
 }
 
 // ---- what lanes release
@@ -171,6 +216,7 @@ static void fence_knowledge(Race *r, Knowledge k, uint16_t t, uint32_t clock) {
 void lanes_fenced(Race *r, Warp *w, uint32_t lanes) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
+    tmem_race_flush(w);
     r->fenced = r->proxies = true;
     fence_knowledge(r, t, t, thread->clock);
     for (int k = 0; k < thread->class_count; k++)
@@ -181,12 +227,20 @@ void lanes_fenced(Race *r, Warp *w, uint32_t lanes) {
 
 // ---- bar.warp.sync
 
+// Lanes of one warp tell each other all, fences of tcgen05 included.
+static void join_lanes(Race *r, Knowledge to, Knowledge from) {
+    knowledge_join(r, to, from);
+    if (!r->tensor) return;
+    const uint32_t *known = race_vector(r, from, KNOWN);
+    uint32_t *k = race_vector(r, to, KNOWN);
+    for (int e = 0; e < r->used; e++) k[e] = known[e] > k[e] ? known[e] : k[e];
+}
+
 // The whole warp has met.
 static void met(Race *r, uint16_t t) {
     struct RaceThread *thread = thread_of(r, t);
     LaneLog *log = &r->logs[t];
-    for (int k = 0; k < thread->class_count; k++)
-        knowledge_join(r, t, thread->classes[k].knowledge);
+    for (int k = 0; k < thread->class_count; k++) join_lanes(r, t, thread->classes[k].knowledge);
     thread->class_count = 0;
     if (log->first == log->next) return;
     seen_by(r, t)[t] = thread->clock++;
@@ -194,12 +248,13 @@ static void met(Race *r, uint16_t t) {
 }
 
 // Each of the lanes learns what any of them knows.
-static void share(Race *r, const Warp *w, uint32_t lanes) {
+static void share(Race *r, Warp *w, uint32_t lanes) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
     uint32_t known = 0;
     for (int k = 0; k < thread->class_count; k++) known |= thread->classes[k].mask & lanes;
     if (!known) return;
+    tmem_race_flush(w);
     split(r, w, lanes);
     int first = -1;
     for (int k = 0; k < thread->class_count; k++) {
@@ -209,7 +264,7 @@ static void share(Race *r, const Warp *w, uint32_t lanes) {
             first = k;
             continue;
         }
-        knowledge_join(r, thread->classes[first].knowledge, c->knowledge);
+        join_lanes(r, thread->classes[first].knowledge, c->knowledge);
         thread->classes[first].mask |= c->mask;
         drop_class(thread, k--);
     }
@@ -221,6 +276,7 @@ void race_warp_sync(Warp *w, uint32_t lanes) {
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
     if (is_whole(w, lanes)) {
+        tmem_race_flush(w);
         met(r, t);
         return;
     }

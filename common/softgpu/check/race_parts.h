@@ -49,7 +49,7 @@ enum { NODE_BYTES = 4, ALL_BYTES = 15 };
 // What is known somewhere (race.h): a number; its three vectors lie one behind the other. Warps'
 // are 0 to threads - 1.
 typedef uint32_t Knowledge;
-typedef enum { SEEN, PUBLISHED, PASSED, VECTORS } RaceVector;
+typedef enum { SEEN, PUBLISHED, PASSED, SENT, KNOWN, VECTORS } RaceVector; // two of tmem_race.h
 
 // The two numbers of a granule.
 static inline uint64_t granule(uint32_t write, uint32_t reads) {
@@ -161,6 +161,7 @@ struct Race {
     bool fenced;  // some proxy fence has been executed: PUBLISHED and PASSED aren't all 0
     bool proxies; // … or an async-proxy agent opened
     bool flagged; // some strong access or fence has released
+    bool tensor;  // tensor memory has been accessed: SENT and KNOWN aren't all 0
     RaceSlot *slots;
     int slot_count, slot_capacity;
     RaceMbarrier *mbarriers; // [0] isn't used
@@ -206,6 +207,10 @@ static inline Race *race_of(const Warp *w) {
 
 // ---- race_clock.c
 
+// Vectors that aren't all 0: those below this one.
+static inline int race_vectors(const Race *r) {
+    return r->tensor ? VECTORS : r->fenced ? PASSED + 1 : 1;
+}
 // All forgotten; vectors for so many warps.
 void clocks_reset(Race *r, int threads);
 Knowledge knowledge_new(Race *r);
@@ -233,6 +238,10 @@ Knowledge lane_knowledge(const Race *r, uint16_t thread, int lane);
 // The lanes learn of what `from` knows; of an entry of a vector up to this clock.
 void lanes_acquire(Race *r, Warp *w, uint32_t lanes, Knowledge from);
 void lanes_learn(Race *r, Warp *w, uint32_t lanes, uint16_t entry, uint32_t clock);
+// The same for a vector other than SEEN.
+void lanes_learn_in(Race *r, Warp *w, uint32_t lanes, RaceVector v, uint16_t entry, uint32_t clock);
+// What each of these lanes has in the vector `from` goes into its vector `to`, too.
+void lanes_raise(Race *r, Warp *w, uint32_t lanes, RaceVector to, RaceVector from);
 // What any lane of the warp knows of an entry.
 uint32_t warp_knows(const Race *r, uint16_t thread, uint16_t entry);
 // What the lanes know and have done goes into `to`. lanes_released follows, once for all that one

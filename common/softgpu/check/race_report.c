@@ -55,6 +55,9 @@ static void describe(const Race *r, const RaceNode *n, bool writes, char *to, si
         snprintf(to, size, "which %s %s", warp, writes ? "writes" : "reads");
         return;
     case RACE_WGMMA: snprintf(to, size, "which a wgmma may still be reading"); return;
+    case RACE_TCGEN05:
+        snprintf(to, size, "which a tcgen05.mma or .cp may still be reading");
+        return;
     case RACE_TMA_STORE: snprintf(to, size, "which a bulk store may still be reading"); return;
     case RACE_TMA_LOAD:
         snprintf(to, size, "which a bulk copy %s", writes ? "writes" : "may still be reading");
@@ -78,6 +81,9 @@ static const char *mend_of(const RacePass *p, const RaceNode *n, bool writes) {
     case RACE_WGMMA:
         return "Wait for the wgmma first (wgmma.wait_group with a count that covers it, in all its "
                "warps); only then arrive at the barrier that lets others reuse the bytes.";
+    case RACE_TCGEN05:
+        return "Let its thread commit it (tcgen05.commit) to the mbarrier that lets others reuse "
+               "the bytes, and wait there.";
     case RACE_TMA_STORE:
         return "Let the thread that issued the store wait (cp.async.bulk.wait_group.read), then "
                "put "

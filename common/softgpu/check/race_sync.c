@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "softgpu/check/race_parts.h"
+#include "softgpu/check/tmem_race.h"
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/mbarrier.h"
 
@@ -63,6 +64,7 @@ void race_cluster_arrive(Warp *w, bool release) {
     }
     Knowledge released = r->thread[race_thread(w)].released;
     if (released) knowledge_join(r, r->cluster_pending, released);
+    tmem_race_relaxed(w, -1, r->cluster_pending);
 }
 
 void race_cluster_complete(Cta *cta) {

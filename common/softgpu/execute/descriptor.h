@@ -9,6 +9,7 @@
 //     K-major, plain        (r % 8) 16   + (r / 8) SBO + (k / T) LBO
 //     MN-major, swizzled    (r / T % W) 16 + (r / T / W) LBO + (k % 8) 16 W + (k / 8) SBO
 //     MN-major, plain       (r / T) SBO + (k % 8) 16 + (k / 8) LBO
+//     128B, atoms of 32B    (MN-major only) as swizzled with W = 8, but 4 k where there are 8
 //
 // and the swizzle then XORs bits of that absolute address, so that TMA and wgmma agree without
 // knowing where a tile begins. K-major chunks hold T values of k of one row, MN-major ones T rows
@@ -27,12 +28,15 @@ typedef struct {
     uint32_t start;           // byte address in shared memory, without rank bits
     uint32_t leading, stride; // LBO and SBO, bytes
     uint8_t base_offset;
-    uint8_t swizzle;   // SwizzleMode: none, 32B, 64B or 128B
+    uint8_t swizzle;   // SwizzleMode: none, 32B, 64B, 128B, or 128B with atoms of 32B
     uint64_t reserved; // bits that must be zero and aren't
 } Descriptor;
 
 // The fields of a descriptor of sm_90's wgmma.
 Descriptor descriptor_hopper(uint64_t bits);
+// Of one of sm_100's tcgen05 (PTX ISA 9.7.16.4.1). Bits 46-48, 52 and unknown codes of the swizzle
+// (bits 61-63) are the caller's to check.
+Descriptor descriptor_blackwell(uint64_t bits);
 
 // The part of an operand that one instruction reads.
 typedef struct {

@@ -8,6 +8,7 @@
 
 #include "softgpu/check/findings.h"
 #include "softgpu/check/race.h"
+#include "softgpu/check/tmem_race.h"
 #include "softgpu/execute/execute.h"
 #include "softgpu/execute/memory_access.h"
 #include "softgpu/machine/cluster.h"
@@ -148,6 +149,7 @@ static Flow arrive_with(Warp *w, const Insn *i, uint32_t mask, Arrival *arrival,
         if (!check_remote(w, i, l, o.cta[l])) return FLOW_FAULT;
         race_mbarrier_use(w, i, l, o.cta[l], o.at[l], false);
         if (i->b != ROW_NONE) *operand = ((const Lane32 *)row(w, i->b))[l];
+        if (arrival->relaxed) tmem_race_relaxed_arrival(w, l, o.cta[l], o.at[l]);
         if (!mbarrier_arrive(w, i, l, o.cta[l], o.at[l], *arrival, &token[l])) return FLOW_FAULT;
     }
     put64(w, i->d, token, mask);

@@ -16,6 +16,8 @@
 #include "softgpu/machine/mbarrier.h"
 #include "softgpu/machine/parts.h"
 #include "softgpu/machine/remote.h"
+#include "softgpu/machine/tcgen05.h"
+#include "softgpu/machine/tmem.h"
 #include "softgpu/machine/wgmma.h"
 #include "softgpu/timing/pace_parts.h"
 
@@ -430,6 +432,7 @@ void async_phase_completed(Cta *cta, uint32_t address) {
 bool async_demand(Cta *cta, uint32_t address) {
     bool any = bulk_demand(cta, address);
     any |= remote_demand(cta, address);
+    any |= tcgen05_demand(cta, address);
     if (!cta->async_arrivals) return any;
     for (int k = 0; k < cta->warp_count; k++) {
         AsyncWarp *a = cta->warps[k].async;
@@ -457,6 +460,7 @@ bool async_demand(Cta *cta, uint32_t address) {
 bool async_land_all(Sm *sm) {
     bool any = bulk_land_all(sm);
     any |= remote_land_all(sm);
+    any |= tcgen05_land_all(sm);
     for (Cta *cta = sm->ctas; cta; cta = cta->next)
         for (int k = 0; k < cta->warp_count; k++) {
             AsyncWarp *a = cta->warps[k].async;
@@ -472,6 +476,7 @@ bool async_land_all(Sm *sm) {
 void async_cta_finish(Cta *cta, bool report) {
     Sm *sm = cta->sm;
     wgmma_cta_finish(cta);
+    tcgen05_cta_finish(cta, report);
     bulk_cta_finish(cta, report);
     for (int k = 0; k < cta->warp_count; k++) {
         Warp *w = &cta->warps[k];
@@ -501,11 +506,13 @@ void async_cta_free(Cta *cta) {
     bulk_cta_free(cta);
     free(cta->closed);
     wgmma_cta_free(cta);
+    tcgen05_cta_free(cta);
     mbarriers_free(cta);
 }
 
 void async_free(Sm *sm) {
     wgmma_free(sm);
+    tmem_free(sm);
     bulk_free(sm);
     struct AsyncPool *pool = sm->async;
     if (!pool) return;

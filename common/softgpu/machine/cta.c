@@ -88,6 +88,7 @@ static void join_cluster(Cta *cta, uint32_t rank, Cta *leader) {
     cta->cluster->running++;
     cta->cluster_rank = rank;
     cta->ended = cta->met = false;
+    cta->none_left = NULL;
 }
 
 Cta *cta_start(Sm *sm, uint64_t linear, uint32_t rank, Cta *leader) {

@@ -11,6 +11,7 @@
 #include "softgpu/check/deadlock.h"
 #include "softgpu/execute/control.h"
 #include "softgpu/machine/cluster.h"
+#include "softgpu/machine/tcgen05.h"
 #include "softgpu/machine/wgmma.h"
 #include "softgpu/timing/traffic.h"
 
@@ -239,6 +240,7 @@ Flow warp_exit(Warp *w, const Insn *i, uint32_t mask) {
     if (!w->live) {
         w->cta->live_warps--;
         if (w->cta->warpgroups) wgmma_warp_exited(w, i);
+        if (w->cta->tcgen05) tcgen05_warp_exited(w, i);
         barrier_warp_exited(w);
         return FLOW_JUMP;
     }

@@ -110,6 +110,15 @@ void grid_start_ctas(Grid *g) {
     }
 }
 
+bool grid_cancel(Grid *g, uint64_t *cluster) {
+    uint64_t next = sample_next(&g->sample, g->next);
+    if (next == g->clusters) return false;
+    *cluster = next;
+    g->next = next + 1;
+    g->state->started += cluster_size(g->launch);
+    return true;
+}
+
 // ---- begin and end
 
 // How many SMs the launch uses, and their groups: no more than there are clusters for.

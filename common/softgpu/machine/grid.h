@@ -6,7 +6,7 @@
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/sample.h"
 
-typedef struct {
+typedef struct Grid {
     Gpu *gpu;
     const Launch *launch; // no dimension of its cluster is 0
     LaunchState *state;
@@ -28,6 +28,9 @@ void grid_begin(Grid *g);
 bool grid_goes_on(Grid *g);
 // Fills the groups with clusters, one each in turn.
 void grid_start_ctas(Grid *g);
+// Takes the next cluster that has not been started off the grid: it won't be (cluster launch
+// control). False if there is none. In the serial phase, or with one SM.
+bool grid_cancel(Grid *g, uint64_t *cluster);
 void grid_end(Grid *g);
 
 #endif

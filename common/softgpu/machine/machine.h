@@ -16,8 +16,8 @@
 // What goes on while warps compute (cp.async, bulk copies, st.async, wgmma) is an operation of its
 // SM: machine/async.h says when it takes effect, and names the files of each kind.
 //
-// An SM's time counts cycles if the launch is timed (timing/pace.h), else the warp instructions that
-// it has issued.
+// An SM's time counts cycles if the launch is timed (timing/pace.h), else the warp instructions
+// that it has issued.
 #ifndef SOFTGPU_MACHINE_H
 #define SOFTGPU_MACHINE_H
 
@@ -70,6 +70,7 @@ typedef enum {
     BLOCK_REGISTERS, // setmaxnreg.inc: until the CTA has so many registers to give
     BLOCK_MBARRIER,  // mbarrier.try_wait: until the phase of the one at `number` completes
     BLOCK_MEMORY,    // a wait for copies: until it is known when they land
+    BLOCK_TMEM,      // tcgen05.alloc: until columns are free, or the pair's peer comes
 } BlockKind;
 
 typedef struct Join Join; // where lanes wait for those they split from; machine/parts.h
@@ -190,8 +191,9 @@ struct Cta {
     uint64_t work; // instructions so far, those of the serial phase aside
     uint32_t cluster_rank;
     struct Cluster *cluster, *own_cluster; // machine/cluster.h; `cluster` is never NULL
-    bool ended; // all its warps have exited; peers of its cluster may still run
-    bool met;   // has passed a barrier of its cluster: peers know that it has started
+    bool ended;            // all its warps have exited; peers of its cluster may still run
+    bool met;              // has passed a barrier of its cluster: peers know that it has started
+    const Insn *none_left; // has been told here that no cluster is left to cancel
     int warp_count, live_warps;
     uint32_t thread_count;
     Warp *warps;
@@ -206,6 +208,7 @@ struct Cta {
     bool closed_overlap;             // some word is closed twice
     struct Warpgroup *warpgroups;    // machine/wgmma.h; NULL until the first wgmma
     struct RaceCta *race;            // check/race.h; NULL when the race check is off
+    struct Tcgen05 *tcgen05;         // machine/tcgen05.h; NULL until the first
     Barrier barriers[NAMED_BARRIERS];
     struct RegisterPool { // execute/register_pool.c
         uint32_t free;    // registers that no warp has
@@ -249,6 +252,7 @@ struct Sm {
     struct AsyncPool *async;              // memory of asynchronous operations; machine/async.h
     struct Warpgroup *retired_warpgroups; // memory that events still point to; machine/wgmma.h
     struct BulkPool *bulk;                // memory of bulk copies; machine/bulk.h
+    struct Tmem *tmem;                    // tensor memory; machine/tmem.h; NULL until used
     uint64_t changes; // barrier completions, atomics, exits, …: progress, for deadlock detection
     uint64_t stores; // to global and shared memory; while `watch`, those that change it are changes
     bool faulted;    // a finding that ends the launch
@@ -337,7 +341,8 @@ struct LaunchState {
     const struct KernelPace *pace; // timing/pace.h; NULL unless the launch is timed
     unsigned checks;
     uint64_t schedule;
-    uint64_t started;     // blocks
+    uint64_t started;     // blocks, those that were cancelled too
+    struct Grid *grid;    // machine/grid.h
     atomic_uchar *defers; // per instruction: has it answered FLOW_DEFER in this launch?
     // The constant pool by rank in the cluster: addresses of shared memory carry the rank.
     const uint8_t *constants[CLUSTER_MAX];

@@ -119,7 +119,10 @@ void remote_issue(Warp *w, const Insn *i, int lane, const RemoteStore *store) {
     RemoteOp *op = op_new(to->sm);
     *op = (RemoteOp){.store = *store, .issuer = w, .insn = i, .lane = lane, .due = due_time(w->sm)};
     if (race_on(w)) {
-        op->agent = race_agent_open(w, i, lane, store->reduces ? RACE_RED_ASYNC : RACE_ST_ASYNC);
+        op->agent = race_agent_open(w, i, lane,
+                                    store->async_proxy ? RACE_TMA_LOAD
+                                    : store->reduces   ? RACE_RED_ASYNC
+                                                       : RACE_ST_ASYNC);
         race_agent_access(&op->agent, to, store->at, store->at + store->bytes, RACE_WRITE);
     }
     if (op->due <= w->sm->time) {

@@ -16,7 +16,8 @@
 typedef struct {
     Cta *to;
     uint32_t at, mbarrier;
-    bool reduces; // the value into what is there
+    bool async_proxy; // it is no st.async: the answer of clusterlaunchcontrol.try_cancel
+    bool reduces;     // the value into what is there
     Reduction reduction;
     TensorType type;   // of what is reduced
     uint8_t bytes;     // 4, 8 or 16; of reductions 4 or 8

@@ -82,6 +82,8 @@ static void add_counters(Counters *sum, const Counters *c, uint32_t code_count) 
     }
     sum->shared_wavefronts += c->shared_wavefronts;
     sum->shared_ideal += c->shared_ideal;
+    sum->tensor_flops += c->tensor_flops;
+    sum->tensor_cycles += c->tensor_cycles;
     sum->l1_hits += c->l1_hits;
     sum->l1_misses += c->l1_misses;
 }
@@ -447,6 +449,7 @@ static Run *run_new(Gpu *gpu, const Launch *launch, KernelStats *stats) {
         .registers = registers_at_entry(kernel),
     };
     r->grid = (Grid){.gpu = gpu, .launch = &r->launch, .state = &r->state};
+    r->state.grid = &r->grid;
     memset(stats, 0, sizeof *stats);
     stats->kernel = kernel->name;
     memcpy(stats->grid, launch->grid, sizeof stats->grid);

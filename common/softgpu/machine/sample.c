@@ -51,6 +51,8 @@ void sample_scale(double factor, uint32_t code_count, Counters *sum, CacheTraffi
     }
     SCALE(sum->shared_wavefronts);
     SCALE(sum->shared_ideal);
+    SCALE(sum->tensor_flops);
+    SCALE(sum->tensor_cycles);
     SCALE(sum->l1_hits);
     SCALE(sum->l1_misses);
     SCALE(l2->read_bytes);

@@ -1,12 +1,14 @@
-// Registers of wgmma.mma_async while it is in flight: they are in use until a wgmma.wait_group that
-// covers it, although no instruction in between names them. So their live ranges reach to every
-// such wait; else another register could get their row, and be overwritten.
+// Registers of wgmma.mma_async, and of tcgen05.ld, while it is in flight: they are in use until a
+// wgmma.wait_group (tcgen05.wait::ld) that covers it, although no instruction in between names
+// them. So their live ranges reach to every such wait; else another register could get their row,
+// and be overwritten.
 //
 // And for the check of these registers (check/in_flight.h): the instructions that touch a row that
 // is an operand of some mma_async of the function.
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/execute/tcgen05.h"
 #include "softgpu/execute/wgmma.h"
 #include "softgpu/ptx/lowering.h"
 
@@ -15,9 +17,13 @@ enum {
     ROW_UNIT = 64,   // rows of 32 bits begin at multiples of it
 };
 
-typedef enum { NO_WGMMA, MMA_ASYNC, COMMIT, WAIT } WgmmaKind;
+typedef enum { NO_WGMMA, MMA_ASYNC, COMMIT, WAIT, LOAD, LOAD_WAIT } WgmmaKind;
 
 static WgmmaKind kind_of(const PtxInstruction *p) {
+    if (!strcmp(p->opcode, "tcgen05"))
+        return ptx_has_modifier(p, "ld")         ? LOAD
+               : ptx_has_modifier(p, "wait::ld") ? LOAD_WAIT
+                                                 : NO_WGMMA;
     if (strcmp(p->opcode, "wgmma")) return NO_WGMMA;
     if (ptx_has_modifier(p, "mma_async")) return MMA_ASYNC;
     if (ptx_has_modifier(p, "commit_group")) return COMMIT;
@@ -27,9 +33,10 @@ static WgmmaKind kind_of(const PtxInstruction *p) {
 // Ways through the function from one mma_async to the waits that cover it.
 typedef struct {
     Body *body;
-    bool *seen; // [block][commits]
-    int *work;  // such states that are still to be followed
-    int *waits; // instructions that cover it
+    WgmmaKind kind; // MMA_ASYNC or LOAD, which every wait::ld covers
+    bool *seen;     // [block][commits]
+    int *work;      // such states that are still to be followed
+    int *waits;     // instructions that cover it
     int wait_count;
     Access *reads; // to be added
     int read_count, read_capacity;
@@ -50,6 +57,11 @@ static int follow(Walk *walk, int at, int commits, int depth) {
     for (; at < block->end; at++) {
         const PtxInstruction *p = &f->instructions[at];
         WgmmaKind kind = kind_of(p);
+        if (walk->kind == LOAD) {
+            if (kind != LOAD_WAIT) continue;
+            add_wait(walk, at);
+            return depth;
+        }
         if (kind == COMMIT && commits < COMMITS_MAX) commits++;
         if (kind != WAIT || !p->operand_count) continue;
         // The newest groups may be left out; with few commits behind, this one is among them.
@@ -87,8 +99,10 @@ static void add_reads(Walk *walk, int at) {
     for (int k = first_access(b, at); k < b->access_count; k++) {
         const Access *access = &b->accesses[k];
         if (access->instruction != at) return;
-        // D is among what is read, too.
-        if (access->write || row_class(f->registers[access->reg].type) != CLASS_32) continue;
+        // D is among what is read, too; tcgen05.ld only writes it.
+        if ((access->write && walk->kind != LOAD) ||
+            row_class(f->registers[access->reg].type) != CLASS_32)
+            continue;
         for (int wait = 0; wait < walk->wait_count; wait++) {
             walk->reads = lowering_grow(walk->reads, (size_t)walk->read_count, &walk->read_capacity,
                                         sizeof *walk->reads);
@@ -127,7 +141,8 @@ void extend_in_flight(Body *body) {
     size_t states = (size_t)graph->block_count * (COMMITS_MAX + 1);
     Walk walk = {.body = body};
     for (int at = 0; at < f->instruction_count; at++) {
-        if (kind_of(&f->instructions[at]) != MMA_ASYNC) continue;
+        walk.kind = kind_of(&f->instructions[at]);
+        if (walk.kind != MMA_ASYNC && walk.kind != LOAD) continue;
         if (!walk.seen) {
             walk.seen = calloc(states, sizeof *walk.seen);
             walk.work = calloc(states, sizeof *walk.work);
@@ -162,7 +177,7 @@ const uint8_t *flag_in_flight(Lowering *l) {
         bool *operand = NULL; // by row
         for (uint32_t i = begin; i < end; i++) {
             const Insn *insn = &l->code[i];
-            if (insn->run != wgmma_mma_async) continue;
+            if (insn->run != wgmma_mma_async && insn->run != tcgen05_load) continue;
             if (!operand) operand = calloc(body->frame_end / ROW_UNIT + 1, sizeof *operand);
             if (!flags) {
                 flags = arena_alloc(l->arena, l->code_count + 1);

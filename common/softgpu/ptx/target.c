@@ -14,6 +14,7 @@ typedef enum {
     OWN,    // those with a suffix: sm_90a, sm_100a, sm_100f, sm_120a …
     HOPPER, // sm_90a alone
     TENSOR, // those with tensor memory: sm_100a, sm_100f, sm_103a, sm_110a …
+    ALONE,  // of those the ones with an a: sm_100a …
 } Targets;
 
 typedef struct {
@@ -29,6 +30,7 @@ static const Rule rules[] = {
     {"setmaxnreg", "", 0, 90, OWN},
     {"tensormap", "replace swizzle_atomicity", 0, 100, OWN},
     {"tensormap", "replace", 0, 90, OWN},
+    {"tcgen05", "kind::i8|shift|scale_vec::1X|scale_vec::2X|scale_vec::4X", 0, 100, ALONE},
     {"tcgen05", "", 0, 100, TENSOR},
     {"redux", "f32", 0, 100, TENSOR},
     {"cp", "cta_group::1|cta_group::2|tile::scatter4", 0, 100, TENSOR},
@@ -47,6 +49,7 @@ static const Rule rules[] = {
     {"ld|st", "v4 b64|u64|s64|f64", 0, 100, PLAIN},
     {"st", "bulk", 0, 100, PLAIN},
     {"st|red", "async global", 0, 100, PLAIN},
+    {"clusterlaunchcontrol", "multicast::cluster::all", 0, 100, OWN},
     {"clusterlaunchcontrol", "", 0, 100, PLAIN},
 
     {"cp", "bulk", 0, 90, PLAIN},
@@ -126,6 +129,7 @@ static bool takes(const PtxModule *m, int sm, Targets targets) {
     case OWN: return m->target_suffix != 0;
     case HOPPER: return m->target_sm == 90 && m->target_suffix == 'a';
     case TENSOR: return m->target_suffix != 0 && m->target_sm < 120;
+    case ALONE: return m->target_suffix == 'a' && m->target_sm < 120;
     }
     return false;
 }
@@ -136,6 +140,7 @@ static const char *refused(Lowering *l, const PtxModule *m, int sm, Targets targ
         [OWN] = "a, or a newer one with a suffix",
         [HOPPER] = "a",
         [TENSOR] = "a or another of its family with a suffix",
+        [ALONE] = "a or another of its family with an a",
     };
     char suffix[2] = {m->target_suffix, 0};
     return refusal(l, "it needs .target sm_%d%s, and this module's is sm_%d%s", sm, which[targets],

@@ -39,17 +39,23 @@ static UsesRule rule_of(const PtxInstruction *p, const Insn *i) {
         const char *opcode;
         UsesRule rule;
     } rules[] = {
-        {"ld", USES_LOAD},         {"ldu", USES_LOAD},        {"st", USES_STORE},
-        {"atom", USES_ATOMIC},     {"red", USES_ATOMIC},      {"bar", USES_SYNC},
-        {"barrier", USES_SYNC},    {"mbarrier", USES_SYNC},   {"cp", USES_SYNC},
-        {"nanosleep", USES_SYNC},  {"elect", USES_SYNC},      {"exit", USES_SYNC},
-        {"ret", USES_SYNC},        {"trap", USES_SYNC},       {"fence", USES_SYNC},
-        {"tensormap", USES_SYNC},  {"membar", USES_SYNC},     {"shfl", USES_SHUFFLE},
-        {"vote", USES_GATHER},     {"match", USES_GATHER},    {"redux", USES_GATHER},
-        {"bra", USES_BRANCH},      {"brx", USES_BRANCH},      {"call", USES_CALL},
-        {"mma", USES_MATRIX},      {"wmma", USES_MATRIX},     {"wgmma", USES_MATRIX},
-        {"ldmatrix", USES_MATRIX}, {"stmatrix", USES_MATRIX}, {"movmatrix", USES_MATRIX},
-        {"selp", USES_SELECT},     {"and", USES_AND},         {"or", USES_OR},
+        {"ld", USES_LOAD},          {"ldu", USES_LOAD},
+        {"st", USES_STORE},         {"atom", USES_ATOMIC},
+        {"red", USES_ATOMIC},       {"bar", USES_SYNC},
+        {"barrier", USES_SYNC},     {"mbarrier", USES_SYNC},
+        {"cp", USES_SYNC},          {"nanosleep", USES_SYNC},
+        {"elect", USES_SYNC},       {"exit", USES_SYNC},
+        {"ret", USES_SYNC},         {"trap", USES_SYNC},
+        {"fence", USES_SYNC},       {"tensormap", USES_SYNC},
+        {"membar", USES_SYNC},      {"shfl", USES_SHUFFLE},
+        {"vote", USES_GATHER},      {"match", USES_GATHER},
+        {"redux", USES_GATHER},     {"bra", USES_BRANCH},
+        {"brx", USES_BRANCH},       {"call", USES_CALL},
+        {"mma", USES_MATRIX},       {"wmma", USES_MATRIX},
+        {"wgmma", USES_MATRIX},     {"tcgen05", USES_MATRIX},
+        {"ldmatrix", USES_MATRIX},  {"stmatrix", USES_MATRIX},
+        {"movmatrix", USES_MATRIX}, {"selp", USES_SELECT},
+        {"and", USES_AND},          {"or", USES_OR},
     };
     if (ptx_has_modifier(p, "async") || ptx_has_modifier(p, "bulk")) return USES_SYNC;
     bool frame = i->space == SPACE_PARAM && i->a == ROW_NONE;

@@ -340,6 +340,13 @@ const ExpansionRow expansion_rows[] = {
     {"tanh", "f16x2", 0, 0, {MUFU(2)}},
     {"tanh", "bf16x2", 0, 0, {MUFU(2)}},
     {"tanh", "", 0, 0, {MUFU(1)}},
+    {"tcgen05", "fence::before_thread_sync", 0, 0, {NOTHING}}, // a NOP
+    {"tcgen05", "fence::after_thread_sync", 0, 0, {NOTHING}},
+    {"tcgen05", "wait::ld", 0, WAIT_HERE, {NOTHING}}, // a scoreboard
+    {"tcgen05", "wait::st", 0, WAIT_HERE, {FENCE(1)}},
+    {"tcgen05", "ld", 0, WAIT_QUEUE, {UNI(1)}},
+    {"tcgen05", "st", 0, WAIT_QUEUE, {UNI(1)}},
+    {"tcgen05", "", 0, WAIT_QUEUE, {UNI(2)}}, // and a loop that elects the thread
     {"tensormap", "", 0, 0, {UNI(1), {OP_STORE, 1}}},
     {"testp", "", 0, 0, {ALU(1), CMP(1)}},
     {"trap", "", 0, WAIT_CONTROL, {BRANCH(1)}},

@@ -16,6 +16,7 @@
 //   [FG]   FlashGPU-Sim, calibrated configurations SM90_H100 and SM100_B200, and its notes on H200
 //   [AI]   markdewing/AI_kernels (GH200 and B200)
 //   [SA]   SemiAnalysis, B200 microbenchmarks (csv)
+//   [SD]   cicuvc/nvidia-sass-document, notes/sm100: probes of a B200 in machine code and in PTX
 //
 // Fixed latencies [SASS]
 //                                   sm_80  sm_90a  sm_100a
@@ -124,7 +125,6 @@ static const GpuTiming all[] = {
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
         .register_pressure = true,
-        .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29, // (as h100)
         .mbarrier_try_wait = 32,
@@ -190,7 +190,6 @@ static const GpuTiming all[] = {
         .wgmma_register_bytes = 512, // [FG] (fit)
         .register_read_bytes = 1024,
         .register_pressure = true,
-        .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29,   // [FG]
         .mbarrier_try_wait = 32, // [FG]
@@ -255,7 +254,6 @@ static const GpuTiming all[] = {
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
         .register_pressure = true,
-        .tcgen05_tail = 160,
 
         .mbarrier_arrive = 29, // (as h100)
         .mbarrier_try_wait = 32,
@@ -289,6 +287,7 @@ static const GpuTiming all[] = {
         .mma_share = 0.25,
 
         .shared_load = 29,     // [FG] 19 and its pipeline: (as h100)
+        .shared_store = 29,    // (fit) as long as a load
         .shared_atomic = 40,   // (fit)
         .local_hit = 40,       // [AI]
         .l2_near = 295,        // [AI]
@@ -323,7 +322,12 @@ static const GpuTiming all[] = {
         .wgmma_register_bytes = 512,
         .register_read_bytes = 1024,
         .register_pressure = true,
-        .tcgen05_tail = 160, // [FG] (fit)
+        // [SA] 136 + N/2 and so on, (fit) exact for most N; commit about 12.
+        .tcgen05_tail = {{136, 120, 104}, {170, 165, 146}},
+        .tcgen05_commit = 12,
+        .tcgen05_ends = 75,  // (fit) so that the sum comes out
+        .tmem_latency = 10,  // [SD] (fit) to groups of four and eight loads with a wait behind each
+        .tmem_registers = 2, // [SD] 256 bytes a clock and quarter, loads and stores together
 
         .mbarrier_arrive = 29,   // [FG]
         .mbarrier_try_wait = 32, // [FG]

@@ -68,6 +68,7 @@ typedef struct {
 
     // ---- memory: from issue to the first use of the result, nobody else there, no bank conflicts
     int shared_load;
+    int shared_store;  // until a proxy fence behind it lets the warp on; 0: not reckoned with
     int shared_atomic; // atom.shared with a native operation
     int local_hit;     // L1 hit: global or local
     int l2_near, l2_far;
@@ -104,7 +105,15 @@ typedef struct {
     int wgmma_register_bytes; // accumulators read and written, bytes a clock…
     int register_read_bytes;  // …out of what the register file can read
     bool register_pressure;   // does that count?
-    int tcgen05_tail;         // commit to mbarrier, in the FA-4 fit
+
+    // ---- tcgen05 (sm_100): 0 where there is none
+    // From a product's issue to behind the wait at its mbarrier, beyond the cycles of its work, of
+    // one SM and of a pair: A and B in shared memory; with half the rows; A in tensor memory.
+    int tcgen05_tail[2][3];
+    int tcgen05_commit; // of that, from the last result to a commit's arrival
+    int tcgen05_ends;   // … and what issuing and waiting take in this model
+    int tmem_latency; // from when a quarter's port has moved the last registers to behind the wait
+    int tmem_registers; // of a warp that the port moves in a cycle, in or out
 
     // ---- synchronisation
     int mbarrier_arrive;   // until a waiter can see it

@@ -35,7 +35,7 @@ void pace_warp_start(Warp *w, uint64_t time) {
     p->epoch++;
     p->scheduler = w->id % 4;
     p->extra = 0;
-    p->stored_far = 0;
+    p->stored_far = p->stored_shared = 0;
     p->op_count = p->first_op = p->line_count = 0;
     p->next_place = UINT64_MAX;
 }
@@ -132,6 +132,7 @@ static Stall reason(const Warp *w) {
     if (!strncmp(text, "wgmma", 5)) return STALL_WGMMA;
     if (!strncmp(text, "mbarrier", 8)) return STALL_MBARRIER;
     if (!strncmp(text, "bar", 3)) return STALL_BARRIER;
+    if (!strncmp(text, "tcgen05", 7)) return STALL_MEMORY; // waits for loads and stores
     if (!strncmp(text, "cp.", 3)) return STALL_COPY;
     return STALL_OTHER;
 }
@@ -185,6 +186,11 @@ void pace_begin_part(Warp *w, const Insn *i) {
         uint64_t arrived = p->stored_far + (uint64_t)k->timing->cluster_fence;
         if (arrived > p->now) p->now = arrived;
         p->stored_far = 0;
+    }
+    if (k->stops[i->index] & PACE_PROXY && p->stored_shared) {
+        uint64_t performed = p->stored_shared + (uint64_t)k->timing->shared_store;
+        if (performed > p->now) p->now = performed;
+        p->stored_shared = 0;
     }
     if (p->block == block && i->index == p->to_insn) return;
     const BlockSchedule *b = &s->blocks[block];
@@ -268,6 +274,7 @@ static uint64_t leave(Warp *w, PaceOp *op, uint64_t time) {
         s->shared_free = begin + op->wavefronts;
         s->shared_busy += op->wavefronts;
         ready = s->shared_free + (uint64_t)t->shared_load - 1;
+        if (t->shared_store && !(k->stops[op->insn] & PACE_LOAD)) p->stored_shared = s->shared_free;
         if (begin > time + QUEUE) kept = begin - time - QUEUE;
     } else if (op->l1 && !op->lines) {
         ready = time + (uint64_t)t->local_hit;

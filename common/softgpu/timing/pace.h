@@ -38,7 +38,8 @@ typedef struct KernelPace {
 enum {
     PACE_STOP = 1,  // the part before ends here
     PACE_LOAD = 2,  // its result comes from memory
-    PACE_FENCE = 4, // waits until the warp's stores have arrived
+    PACE_FENCE = 4, // waits until the warp's stores to other SMs have arrived
+    PACE_PROXY = 8, // fence.proxy.async: … until those to its own shared memory are performed
 };
 
 // Those of a kernel on the launch's GPU; made once and kept with it. NULL when out of memory.
@@ -78,7 +79,8 @@ typedef struct WarpPace {
     uint32_t extra;       // cycles to go when it is woken
     uint64_t since;       // when it blocked
     uint64_t born;
-    uint64_t stored_far; // when its last store to another SM left
+    uint64_t stored_far;    // when its last store to another SM left
+    uint64_t stored_shared; // when shared memory took its last store to it
     Stall why;
     uint64_t *ready; // per result row: from when on; PACE_UNKNOWN
     uint32_t ready_count;
@@ -165,9 +167,12 @@ typedef struct SmPace {
     uint64_t shared_free;         // shared memory's data path
     uint64_t registers_free;      // what the register files can read
     uint64_t tma_free;
-    double cluster_free;  // this SM's way to other SMs' shared memory
-    uint64_t last_answer; // when the last request is answered
-    uint64_t last_end;    // of a CTA
+    uint64_t tcgen05_free;   // the tensor core, as machine/tcgen05.c uses it
+    uint64_t tcgen05_issued; // operations
+    bool tcgen05_waits;      // an event will let it take the next one
+    double cluster_free;     // this SM's way to other SMs' shared memory
+    uint64_t last_answer;    // when the last request is answered
+    uint64_t last_end;       // of a CTA
     uint64_t busy[UNIT_COUNT], shared_busy, tensor_busy, tma_busy;
     uint64_t stall[STALL_COUNT], issued, resident; // of warps
     Ticket *tickets;

@@ -103,8 +103,9 @@ static bool fill(KernelPace *p, const Kernel *k, const GpuFigures *f) {
         bool load = e.wait == WAIT_RESULT;
         bool stop = is_stop(&k->code[i], text, (WaitKind)e.wait);
         bool fence = e.wait == WAIT_HERE && fences_memory(text);
-        p->stops[i] =
-            (uint8_t)((stop ? PACE_STOP : 0) | (load ? PACE_LOAD : 0) | (fence ? PACE_FENCE : 0));
+        bool proxy = !strncmp(text, "fence.proxy.async", 17);
+        p->stops[i] = (uint8_t)((stop ? PACE_STOP : 0) | (load ? PACE_LOAD : 0) |
+                                (fence ? PACE_FENCE : 0) | (proxy ? PACE_PROXY : 0));
         int after = cost_after(p->timing, text) - chain_of(&e, p->timing);
         p->after[i] = (uint16_t)(after > 0 ? after : 0);
         p->loads[i] = results;

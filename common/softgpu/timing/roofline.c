@@ -99,6 +99,8 @@ void roofline(const Launch *launch, const Gpu *gpu, const Counters *sum, const C
 
     double cycles[PIPE_COUNT] = {0};
     sum_instructions(kernel, f, sum, stats, cycles);
+    stats->flops_tensor += (double)sum->tensor_flops;
+    cycles[PIPE_TENSOR] += (double)sum->tensor_cycles;
 
     // From the cycles of all SMs to microseconds of the busiest one.
     double grid = (double)launch->grid[0] * launch->grid[1] * launch->grid[2];

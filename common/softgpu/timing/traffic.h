@@ -30,7 +30,8 @@ typedef struct Counters {
     uint64_t *executed; // per instruction of the kernel: warps
     uint64_t *lanes;    // per instruction: threads
     uint64_t shared_wavefronts, shared_ideal;
-    uint64_t l1_hits, l1_misses; // sectors
+    uint64_t tensor_flops, tensor_cycles; // of tcgen05.mma, whose shape is known when it runs
+    uint64_t l1_hits, l1_misses;          // sectors
 } Counters;
 
 // ---- caches (timing/cache.c): real tags, 128-byte lines of four 32-byte sectors, LRU in a set.
