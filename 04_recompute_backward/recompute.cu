@@ -54,7 +54,7 @@ struct RowNumbers {
 __device__ static inline RowNumbers row_numbers(const Attention &a, const RecomputeWorkspace &w,
                                                 int64_t head_index) {
     const int64_t at = head_index * a.seqlen_q;
-    return {a.lse + at, w.lse_rest + at, w.row_dots + at};
+    return {a.lse + at, w.lse_rest + at, w.row_dots + head_index * w.padded_rows};
 }
 
 // P = e^(S - lse - rest). S - lse is rounded to one float near -lse, which in fp32 would show in P:
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Attention *a) {
     using Tile = GradientTile<HEAD_DIM>;
-    const RecomputeWorkspace w = recompute_workspace(a, Tile::ROWS);
+    const RecomputeWorkspace w = recompute_workspace(a, Tile::ROWS, false);
     const int64_t blocks = tiles_of(a->seqlen_k, Tile::KEYS) * a->batch * a->kv_heads;
     return launch_recompute<T, HEAD_DIM, RowLayout<HEAD_DIM>>(a, w, [&] {
         if (blocks == 0) return cudaSuccess; // no keys, no dK and dV
@@ -226,7 +226,7 @@ static TileSizes tile_sizes(int head_dim) {
 }
 
 static size_t backward_workspace(const Attention *a) {
-    return recompute_workspace(a, tile_sizes(a->head_dim).rows).bytes;
+    return recompute_workspace(a, tile_sizes(a->head_dim).rows, false).bytes;
 }
 
 static size_t forward_workspace(const Attention *a) {
@@ -235,7 +235,7 @@ static size_t forward_workspace(const Attention *a) {
 
 static cudaError_t forward(const Attention *a) {
     Attention with_rest = *a;
-    with_rest.lse_rest = recompute_workspace(a, tile_sizes(a->head_dim).rows).lse_rest;
+    with_rest.lse_rest = recompute_workspace(a, tile_sizes(a->head_dim).rows, false).lse_rest;
     return normalise_once_step.forward(&with_rest);
 }
 

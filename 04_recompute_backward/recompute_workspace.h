@@ -1,30 +1,34 @@
 // What the recomputing backward keeps in HBM beside inputs and outputs, all of it linear in seqlen:
 //
 //   lse_rest      what rounding took off lse         fp32, one number a query row
-//   row_dots      D_i = dO_i · O_i (less dlse_i)     fp32, one number a query row
+//   row_dots      D_i = dO_i · O_i (less dlse_i)     fp32, one number a query row (padded)
+//   lse_base_2    lse and its rest in units of log 2 fp32, two numbers a query row (padded);
+//                                                    for recompute-tensor-cores only
 //   dq_sums       dQ before the last rounding        fp32, shaped like Q (rows padded to a tile)
 //   turns         how many blocks have added to dQ   one number a tile of query rows
 //   ticket        how many blocks have begun         one number
 //
-// and the two kernels around the main one: prepare_backward fills D and zeroes what follows it,
-// finish_dq turns dq_sums into dQ. turns and ticket serve the deterministic order only; lse_rest
-// comes from the forward, so it stands first, where a forward alone has it too.
+// and the two kernels around the main one: prepare_backward fills D and lse_base_2 and zeroes sums,
+// turns and ticket, finish_dq turns dq_sums into dQ. turns and ticket serve the deterministic order
+// only; lse_rest comes from the forward, so it stands first, where a forward alone has it too.
 #ifndef RECOMPUTE_WORKSPACE_H
 #define RECOMPUTE_WORKSPACE_H
 
 #include "device/dispatch.h"
+#include "device/exp2.h"
 #include "device/mask.h"
 #include "device/number.h"
 #include "device/turn.h"
 
-static const int PADDED_ROWS = 64; // rows of dq_sums come in multiples of this
+static const int PADDED_ROWS = 64; // what is marked "padded", and dq_sums, has a multiple of this
 static const int PREPARE_ROWS = 128, PREPARE_THREADS = 128;
 static const int FINISH_ROWS = 64; // of finish_dq's blocks: HEAD_DIM threads
 
 typedef struct {
     float *lse_rest, *row_dots, *dq_sums;
+    TwoFloats *lse_base_2; // or NULL
     unsigned *turns, *ticket;
-    int64_t padded_rows; // of one head's dq_sums
+    int64_t padded_rows; // of one head
     int64_t row_tiles;   // of one head: numbers in turns
     size_t bytes;
 } RecomputeWorkspace;
@@ -39,23 +43,26 @@ static inline size_t lse_rest_bytes(const Attention *a) {
     return padded_to_256((size_t)a->batch * a->heads * a->seqlen_q * sizeof(float));
 }
 
-// Lays the parts out one after the other; `tile_rows` divides PADDED_ROWS.
-static inline RecomputeWorkspace recompute_workspace(const Attention *a, int tile_rows) {
+// Lays the parts out one after the other; `tile_rows` divides PADDED_ROWS, `base_2` asks for
+// lse_base_2.
+static inline RecomputeWorkspace recompute_workspace(const Attention *a, int tile_rows,
+                                                     bool base_2) {
     const size_t heads = (size_t)a->batch * a->heads;
     RecomputeWorkspace w;
     w.padded_rows = tiles_of(a->seqlen_q, PADDED_ROWS) * PADDED_ROWS;
     w.row_tiles = tiles_of(a->seqlen_q, tile_rows);
-    const size_t rest = lse_rest_bytes(a);
-    const size_t sums = padded_to_256(heads * w.padded_rows * a->head_dim * sizeof(float));
-    const size_t dots = padded_to_256(heads * a->seqlen_q * sizeof(float));
+    const size_t rows = heads * w.padded_rows; // 64 floats, 256 bytes: all parts begin aligned
+    const size_t sums = rows * a->head_dim * sizeof(float), dots = rows * sizeof(float);
+    const size_t logarithms = base_2 ? rows * sizeof(TwoFloats) : 0;
     const size_t turns = a->deterministic ? (heads * w.row_tiles + 1) * sizeof(unsigned) : 0;
-    char *at = (char *)a->workspace + rest;
+    char *at = (char *)a->workspace + lse_rest_bytes(a);
     w.lse_rest = (float *)a->workspace;
     w.dq_sums = (float *)at;
     w.row_dots = (float *)(at + sums);
-    w.turns = (unsigned *)(at + sums + dots);
+    w.lse_base_2 = base_2 ? (TwoFloats *)(at + sums + dots) : NULL;
+    w.turns = (unsigned *)(at + sums + dots + logarithms);
     w.ticket = w.turns + heads * w.row_tiles;
-    w.bytes = rest + sums + dots + turns;
+    w.bytes = lse_rest_bytes(a) + sums + dots + logarithms + turns;
     return w;
 }
 
@@ -75,7 +82,18 @@ __device__ static inline float row_dot(const T *dout, const T *o) {
     return dot;
 }
 
-// A thread takes a query row for D; the block together zeroes its rows of dq_sums and its turns.
+// A row's lse as the tensor-core kernel wants it. Rows past the last, and rows that see no key
+// (lse = -inf), get lse = +inf: P = 2^-inf = 0.
+__device__ static inline TwoFloats row_lse_base_2(const Attention &a, const RecomputeWorkspace &w,
+                                                  int64_t head_index, int64_t row) {
+    const int64_t at = head_index * a.seqlen_q + row;
+    const TwoFloats none = {CUDART_INF_F, 0};
+    if (row >= a.seqlen_q || a.lse[at] == -CUDART_INF_F) return none;
+    return to_base_2(a.lse[at], w.lse_rest[at]);
+}
+
+// A thread takes a query row for D and lse; the block together zeroes its rows of dq_sums and its
+// turns.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(PREPARE_THREADS)
     prepare_backward(const Attention a, const RecomputeWorkspace w) {
@@ -83,12 +101,18 @@ __global__ void __launch_bounds__(PREPARE_THREADS)
     const int64_t head_index = (int64_t)work.batch * a.heads + work.head;
     const int64_t first_row = work.tile * PREPARE_ROWS, row = first_row + threadIdx.x;
 
-    if (row < a.seqlen_q) {
-        const int64_t offset =
-            row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
-        const int64_t at = head_index * a.seqlen_q + row;
-        w.row_dots[at] = row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
-        if (a.dlse != NULL) w.row_dots[at] -= a.dlse[at]; // dS = P ∘ (dP - D + dlse)
+    if (row < w.padded_rows) {
+        float dot = 0;
+        if (row < a.seqlen_q) {
+            const int64_t offset =
+                row_offset(work.batch, row, work.head, a.seqlen_q, a.heads, HEAD_DIM);
+            dot = row_dot<T, HEAD_DIM>((const T *)a.dout + offset, (const T *)a.o + offset);
+            // dS = P ∘ (dP - D + dlse)
+            if (a.dlse != NULL) dot -= a.dlse[head_index * a.seqlen_q + row];
+        }
+        const int64_t at = head_index * w.padded_rows + row;
+        w.row_dots[at] = dot;
+        if (w.lse_base_2 != NULL) w.lse_base_2[at] = row_lse_base_2(a, w, head_index, row);
     }
 
     const int rows = (int)min(w.padded_rows - first_row, (int64_t)PREPARE_ROWS);

@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(TILE_THREADS, 2)
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Attention *a) {
     using Tile = GradientTile<HEAD_DIM>;
-    const StandardMatrices m = standard_matrices(a, 1);
+    const StandardMatrices m = standard_matrices(a, 1, false);
     const int64_t row_blocks = tiles_of(a->seqlen_q, Tile::ROWS) * a->batch * a->heads;
     const int64_t key_tiles = tiles_of(a->seqlen_k, Tile::KEYS);
     const int64_t key_blocks = key_tiles * a->batch * a->kv_heads;
@@ -154,7 +154,7 @@ template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Att
         multiply_rows_kernel<T, HEAD_DIM>
             <<<(unsigned)(row_blocks * key_tiles), TILE_THREADS, product_bytes, a->stream>>>(*a, m);
         // dS = P ∘ (dP - D)
-        error = launch_softmax_gradients<T, HEAD_DIM>(a, m);
+        error = launch_softmax_gradients<T, T, HEAD_DIM>(a, m);
         if (error != cudaSuccess) return error;
     }
     // dQ = scale dS K;  dK = scale dSᵀ Q
@@ -174,11 +174,11 @@ static cudaError_t forward(const Attention *a) {
 }
 
 static size_t forward_workspace(const Attention *a) {
-    return standard_matrices(a, 1).forward_bytes;
+    return standard_matrices(a, 1, false).forward_bytes;
 }
 
 static size_t backward_workspace(const Attention *a) {
-    return standard_matrices(a, 1).backward_bytes;
+    return standard_matrices(a, 1, false).backward_bytes;
 }
 
 static const char *refuses(const Attention *a, bool) {

@@ -8,6 +8,12 @@
 //                                                 weighted_rows         dQ = scale * dS K
 //                                                 weighted_rows<true>   dK = scale * dSᵀ Q
 //
+// S, dP and dS are in fp32, as the accumulators come out and as a softmax, its gradient and (in
+// frameworks) a mask and dropout between them work on numbers; P is in the input dtype, for it is
+// stored to be multiplied. dS is rounded on its way into its two products. So the matrices cross to
+// HBM as the bytes of 18 of them in 16 bits: S written and read 4, P written, read, and read twice
+// again 4, dP written and read 4, dS written and read twice 6.
+//
 // Rows of the matrices are padded to a multiple of eight numbers, so that every one of them begins
 // at a multiple of the 16 bytes that a copy moves.
 #include "standard_tensor_cores.h"
@@ -54,11 +60,30 @@ __device__ static inline void finish_scores(Accumulator<KEYS> &c, const Attentio
     }
 }
 
+// Accumulators → fp32 rows in memory, from row lane_row and key first_key on. Four lanes write 32
+// bytes, a whole sector, so nothing is gained by way of shared memory.
+template <int KEYS>
+__device__ static inline void store_accumulator(float *out, int64_t stride, int64_t row_count,
+                                                int64_t lane_row, int64_t first_key,
+                                                const Accumulator<KEYS> &c) {
+    const int64_t pair = first_key + threadIdx.x % 4 * 2;
+    const int keys = (int)min(stride - first_key, (int64_t)KEYS); // padding included
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int64_t row = lane_row + half * 8;
+        if (row >= row_count) continue;
+        float *to = out + row * stride + pair;
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+            if (n * 8 < keys) store2(to + n * 8, c.number[n][half * 2], c.number[n][half * 2 + 1]);
+    }
+}
+
 // One tile of C[i][j] = left_i · right_j; as scores scaled, capped and masked on the way out.
 template <typename T, int HEAD_DIM>
 __global__ void __launch_bounds__(THREADS)
-    product_matrix(const Attention a, const void *left, const void *right, T *out, int64_t stride,
-                   bool as_scores) {
+    product_matrix(const Attention a, const void *left, const void *right, float *out,
+                   int64_t stride, bool as_scores) {
     extern __shared__ uint4 smem[];
     T *left_smem = (T *)smem;
     T *right_smem = left_smem + SIDE * HEAD_DIM;
@@ -92,14 +117,11 @@ __global__ void __launch_bounds__(THREADS)
         }
     }
 
-    if (as_scores) finish_scores(c, a, first_row + warp_row + threadIdx.x % 32 / 4, first_key);
-
-    __syncthreads(); // all warps have read the left tile: C may take its place
-    accumulator_to_tile<T, SIDE>(left_smem, warp_row, 0, c, 1);
-    __syncthreads(); // every warp's rows of C → all threads
+    const int64_t lane_row = first_row + warp_row + threadIdx.x % 32 / 4;
+    if (as_scores) finish_scores(c, a, lane_row, first_key);
     const int64_t head_index = (int64_t)work.batch * a.heads + work.head;
-    store_tile<T, SIDE, SIDE, THREADS>(out + head_index * a.seqlen_q * stride + first_key, stride,
-                                       first_row, a.seqlen_q, left_smem, a.seqlen_k - first_key);
+    store_accumulator<SIDE>(out + head_index * a.seqlen_q * stride, stride, a.seqlen_q, lane_row,
+                            first_key, c);
 }
 
 // P = softmax(S) by rows, and lse, a warp a row.
@@ -109,33 +131,67 @@ __global__ void __launch_bounds__(ROW_THREADS)
     const int lane = threadIdx.x % 32;
     const int64_t row = (int64_t)blockIdx.x * ROW_WARPS + threadIdx.x / 32;
     if (row >= rows) return;
-    const T *scores = (const T *)m.scores + row * m.stride;
+    const float *scores = (const float *)m.scores + row * m.stride;
     T *probabilities = (T *)m.probabilities + row * m.stride;
 
     float row_max = -CUDART_INF_F;
-    for (int64_t col = lane; col < seqlen_k; col += 32)
-        row_max = fmaxf(row_max, to_float(scores[col]));
+    for (int64_t col = lane; col < seqlen_k; col += 32) row_max = fmaxf(row_max, scores[col]);
     row_max = warp_max(row_max);
 
     const float base = finite_max(row_max);
     float row_sum = 0;
-    for (int64_t col = lane; col < seqlen_k; col += 32)
-        row_sum += expf(to_float(scores[col]) - base);
+    for (int64_t col = lane; col < seqlen_k; col += 32) row_sum += expf(scores[col] - base);
     row_sum = warp_sum(row_sum);
 
     const float inverse = row_sum == 0 ? 0 : 1 / row_sum;
     for (int64_t col = lane; col < seqlen_k; col += 32)
-        store(&probabilities[col], expf(to_float(scores[col]) - base) * inverse);
+        store(&probabilities[col], expf(scores[col] - base) * inverse);
     if (lane == 0) lse[row] = log_sum_exp(row_max, row_sum);
 }
 
+// A tile of fp32 numbers on its way to one of T: a thread has four neighbours of every ROW_STEP-th
+// row. The loads start here, and the numbers are waited for where store_rounded rounds them.
+static const int ROW_STEP = THREADS / (SIDE / 4);
+
+typedef struct {
+    float4 number[SIDE / ROW_STEP];
+} WideTile;
+
+// Rows past the last and columns from `columns` on, a multiple of four, are not read but 0.
+__device__ static inline WideTile load_wide(const HeadRows<float> from, int64_t first_row,
+                                            int64_t columns) {
+    const int row = threadIdx.x / (SIDE / 4), column = threadIdx.x % (SIDE / 4) * 4;
+    const float *source = from.first + (first_row + row) * from.stride + column;
+    WideTile tile;
+#pragma unroll
+    for (int i = 0; i < SIDE / ROW_STEP; i++) {
+        tile.number[i] = make_float4(0, 0, 0, 0);
+        if (column < columns && first_row + row + i * ROW_STEP < from.count)
+            tile.number[i] = *(const float4 *)source;
+        source += ROW_STEP * from.stride;
+    }
+    return tile;
+}
+
+template <typename T>
+__device__ static inline void store_rounded(T *tile_smem, const WideTile &tile) {
+    const int row = threadIdx.x / (SIDE / 4), column = threadIdx.x % (SIDE / 4) * 4;
+#pragma unroll
+    for (int i = 0; i < SIDE / ROW_STEP; i++) {
+        const float4 x = tile.number[i];
+        T *to = &tile_smem[swizzled<SIDE>(row + i * ROW_STEP, column / PIECE) + column % PIECE];
+        *(uint2 *)to = make_uint2(pack2<T>(x.x, x.y), pack2<T>(x.z, x.w));
+    }
+}
+
 // SIDE rows of X = factor * W rows (O = P V, dQ = dS K), or, TRANSPOSED, of X = factor * Wᵀ rows,
-// summed over the query heads of a group (dV = Pᵀ dO, dK = dSᵀ Q). Two tiles of each factor: one
-// is multiplied while the next is on its way.
-template <typename T, int HEAD_DIM, bool TRANSPOSED>
+// summed over the query heads of a group (dV = Pᵀ dO, dK = dSᵀ Q). W is P, of type T, or dS, fp32.
+// Two tiles of each factor: one is multiplied while the next is on its way, dS by registers, where
+// it is rounded.
+template <typename T, typename Weight, int HEAD_DIM, bool TRANSPOSED>
 __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
-    weighted_rows(const Attention a, const T *matrix, int64_t stride, const void *rows, void *out,
-                  float factor) {
+    weighted_rows(const Attention a, const Weight *matrix, int64_t stride, const void *rows,
+                  void *out, float factor) {
     extern __shared__ uint4 smem[];
     const int TILES = SIDE * (SIDE + HEAD_DIM); // numbers of W and of rows
     T *tiles_smem = (T *)smem;
@@ -150,6 +206,8 @@ __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
     const int64_t steps = sum_tiles * (TRANSPOSED ? group : 1);
     const int warp_row = threadIdx.x / 32 * 16;
 
+    const bool WIDE = sizeof(Weight) > sizeof(T);
+    WideTile wide; // of the step that was fetched last
     const auto fetch = [&](int64_t step) {
         T *w_smem = tiles_smem + step % 2 * TILES;
         const int turn = (int)((uint32_t)step / (uint32_t)sum_tiles); // which head of the group
@@ -158,19 +216,25 @@ __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
         const int row_head = TRANSPOSED ? query_head : work.head / group;
         const int64_t first_row = TRANSPOSED ? first_sum : first_out;
         const int64_t first_key = TRANSPOSED ? first_out : first_sum;
-        HeadRows<T> w;
+        HeadRows<Weight> w;
         w.first =
             matrix + ((int64_t)work.batch * a.heads + query_head) * a.seqlen_q * stride + first_key;
         w.stride = stride;
         w.count = a.seqlen_q;
-        copy_tile<T, SIDE, SIDE, THREADS>(w_smem, w, first_row, a.seqlen_k - first_key);
+        if constexpr (WIDE)
+            wide = load_wide(w, first_row, stride - first_key);
+        else
+            copy_tile<T, SIDE, SIDE, THREADS>(w_smem, w, first_row, a.seqlen_k - first_key);
         copy_tile<T, SIDE, HEAD_DIM, THREADS>(
             w_smem + SIDE * SIDE,
             head_rows<T>(rows, work.batch, row_head, sum_length, sum_heads, HEAD_DIM), first_sum);
     };
 
     Accumulator<HEAD_DIM> x = {};
-    if (steps > 0) fetch(0);
+    if (steps > 0) {
+        fetch(0);
+        if (WIDE) store_rounded<T>(tiles_smem, wide);
+    }
     cp_async_commit();
     for (int64_t step = 0; step < steps; step++) {
         const T *w_smem = tiles_smem + step % 2 * TILES;
@@ -193,6 +257,7 @@ __global__ void __launch_bounds__(THREADS, HEAD_DIM <= 64 ? 3 : 2)
                 multiply_add<T>(x, fragment_a, fragment_b, n);
             }
         }
+        if (WIDE && step + 1 < steps) store_rounded<T>(tiles_smem + (step + 1) % 2 * TILES, wide);
     }
 
     cp_async_wait<0>();
@@ -213,27 +278,27 @@ static cudaError_t launch_product(const Attention *a, const void *left, const vo
         tiles_of(a->seqlen_q, SIDE) * tiles_of(a->seqlen_k, SIDE) * a->batch * a->heads;
     if (blocks == 0) return cudaSuccess;
     product_matrix<T, HEAD_DIM><<<(unsigned)blocks, THREADS, 2 * SIDE * HEAD_DIM * 2, a->stream>>>(
-        *a, left, right, (T *)out, stride, as_scores);
+        *a, left, right, (float *)out, stride, as_scores);
     return cudaGetLastError();
 }
 
-template <typename T, int HEAD_DIM, bool TRANSPOSED>
+template <typename T, typename Weight, int HEAD_DIM, bool TRANSPOSED>
 static cudaError_t launch_weighted(const Attention *a, const char *matrix, int64_t stride,
                                    const void *rows, void *out, float factor) {
     const int bytes = 2 * SIDE * (SIDE + HEAD_DIM) * 2;
     const int64_t blocks = a->batch * (TRANSPOSED ? tiles_of(a->seqlen_k, SIDE) * a->kv_heads
                                                   : tiles_of(a->seqlen_q, SIDE) * a->heads);
     if (blocks == 0) return cudaSuccess;
-    const auto kernel = weighted_rows<T, HEAD_DIM, TRANSPOSED>;
+    const auto kernel = weighted_rows<T, Weight, HEAD_DIM, TRANSPOSED>;
     const cudaError_t error = allow_shared_memory(kernel, bytes);
     if (error != cudaSuccess) return error;
-    kernel<<<(unsigned)blocks, THREADS, bytes, a->stream>>>(*a, (const T *)matrix, stride, rows,
-                                                            out, factor);
+    kernel<<<(unsigned)blocks, THREADS, bytes, a->stream>>>(*a, (const Weight *)matrix, stride,
+                                                            rows, out, factor);
     return cudaGetLastError();
 }
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Attention *a) {
-    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE);
+    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE, true);
     const int64_t rows = (int64_t)a->batch * a->heads * a->seqlen_q;
     if (rows == 0) return cudaSuccess; // no rows, no outputs
     cudaError_t error = launch_product<T, HEAD_DIM>(a, a->q, a->k, m.scores, m.stride, true);
@@ -242,25 +307,27 @@ template <typename T, int HEAD_DIM> static cudaError_t launch_forward(const Atte
         m, a->lse, rows, a->seqlen_k);
     error = cudaGetLastError();
     if (error != cudaSuccess) return error;
-    return launch_weighted<T, HEAD_DIM, false>(a, m.probabilities, m.stride, a->v, a->o, 1);
+    return launch_weighted<T, T, HEAD_DIM, false>(a, m.probabilities, m.stride, a->v, a->o, 1);
 }
 
 template <typename T, int HEAD_DIM> static cudaError_t launch_backward(const Attention *a) {
-    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE);
+    const StandardMatrices m = standard_matrices(a, ROW_MULTIPLE, true);
     const float scale = a->softmax_scale;
     // dV = Pᵀ dO; without query rows the sum is empty and dV = 0
     cudaError_t error =
-        launch_weighted<T, HEAD_DIM, true>(a, m.probabilities, m.stride, a->dout, a->dv, 1);
+        launch_weighted<T, T, HEAD_DIM, true>(a, m.probabilities, m.stride, a->dout, a->dv, 1);
     // dP = dO Vᵀ, then dS = P ∘ (dP - D)
     if (error == cudaSuccess)
         error = launch_product<T, HEAD_DIM>(a, a->dout, a->v, m.gradients, m.stride, false);
     if (error == cudaSuccess && a->seqlen_q > 0)
-        error = launch_softmax_gradients<T, HEAD_DIM>(a, m);
+        error = launch_softmax_gradients<T, float, HEAD_DIM>(a, m);
     // dQ = scale dS K;  dK = scale dSᵀ Q
     if (error == cudaSuccess)
-        error = launch_weighted<T, HEAD_DIM, false>(a, m.gradients, m.stride, a->k, a->dq, scale);
+        error = launch_weighted<T, float, HEAD_DIM, false>(a, m.gradients, m.stride, a->k, a->dq,
+                                                           scale);
     if (error == cudaSuccess)
-        error = launch_weighted<T, HEAD_DIM, true>(a, m.gradients, m.stride, a->q, a->dk, scale);
+        error =
+            launch_weighted<T, float, HEAD_DIM, true>(a, m.gradients, m.stride, a->q, a->dk, scale);
     return error;
 }
 
@@ -289,11 +356,11 @@ static cudaError_t backward(const Attention *a) {
 }
 
 static size_t forward_workspace(const Attention *a) {
-    return standard_matrices(a, ROW_MULTIPLE).forward_bytes;
+    return standard_matrices(a, ROW_MULTIPLE, true).forward_bytes;
 }
 
 static size_t backward_workspace(const Attention *a) {
-    return standard_matrices(a, ROW_MULTIPLE).backward_bytes;
+    return standard_matrices(a, ROW_MULTIPLE, true).backward_bytes;
 }
 
 static const char *refuses(const Attention *a, bool) {
@@ -307,7 +374,7 @@ static const char *refuses(const Attention *a, bool) {
 const Step standard_tensor_cores_step = {
     .chapter = 4,
     .name = "standard-tensor-cores",
-    .idea = "the same six products with mma.sync, S, P, dP and dS in HBM",
+    .idea = "the same six products with mma.sync; P in HBM, and S, dP and dS in fp32",
     .exhibit = false,
     .refuses = refuses,
     .forward_workspace = forward_workspace,

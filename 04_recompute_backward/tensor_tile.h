@@ -36,10 +36,18 @@ __device__ static inline void copy_tile(T *tile_smem, const HeadRows<T> from, in
     const int PIECES = COLUMNS / PIECE, ROW_STEP = THREADS / PIECES;
     static_assert(THREADS % PIECES == 0 && ROWS % ROW_STEP == 0, "all threads copy alike");
     const int piece = threadIdx.x % PIECES, first = threadIdx.x / PIECES;
+    const T *source = from.first + (first_row + first) * from.stride + piece * PIECE;
+    if (first_row + ROWS <= from.count && columns >= COLUMNS) { // nearly all tiles
+#pragma unroll
+        for (int i = 0; i < ROWS / ROW_STEP; i++) {
+            cp_async16(&tile_smem[swizzled<COLUMNS>(first + i * ROW_STEP, piece)], source);
+            source += ROW_STEP * from.stride;
+        }
+        return;
+    }
     const int numbers = (int)min(max(columns - piece * PIECE, (int64_t)0), (int64_t)PIECE);
     const int count = (int)min(max(from.count - first_row, (int64_t)0), (int64_t)ROWS);
-    const T *source = from.first + (first_row + first) * from.stride + piece * PIECE;
-#pragma unroll
+#pragma unroll 1
     for (int row = first; row < ROWS; row += ROW_STEP) {
         const int bytes = row < count ? numbers * 2 : 0;
         cp_async16(&tile_smem[swizzled<COLUMNS>(row, piece)], bytes > 0 ? source : from.first,
@@ -60,7 +68,8 @@ __device__ static inline void store_tile(T *to, int64_t stride, int64_t first_ro
     if (piece * PIECE >= columns) return;
     to += (first_row + first) * stride + piece * PIECE;
 #pragma unroll
-    for (int row = first; row < ROWS; row += ROW_STEP) {
+    for (int i = 0; i < ROWS / ROW_STEP; i++) {
+        const int row = first + i * ROW_STEP;
         if (row < rows) *(uint4 *)to = *(const uint4 *)&tile_smem[swizzled<COLUMNS>(row, piece)];
         to += ROW_STEP * stride;
     }
@@ -127,11 +136,11 @@ template <typename T, int COLUMNS, int N>
 __device__ static inline void accumulator_to_tile(T *tile_smem, int row, int column,
                                                   const Accumulator<N> &c, float factor) {
     const int group = threadIdx.x % 32 / 4, pair = threadIdx.x % 4 * 2;
+    const int first = swizzled<COLUMNS>(row + group, 0) + pair;
 #pragma unroll
     for (int n = 0; n < N / 8; n++) {
-        const int piece = column / PIECE + n;
-        T *upper = &tile_smem[swizzled<COLUMNS>(row + group, piece) + pair];
-        T *lower = &tile_smem[swizzled<COLUMNS>(row + group + 8, piece) + pair];
+        T *upper = &tile_smem[lane_row_at(COLUMNS, first, 0, column + n * 8)];
+        T *lower = &tile_smem[lane_row_at(COLUMNS, first, 8, column + n * 8)];
         store2(upper, factor * c.number[n][0], factor * c.number[n][1]);
         store2(lower, factor * c.number[n][2], factor * c.number[n][3]);
     }

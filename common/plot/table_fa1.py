@@ -79,10 +79,10 @@ Compare the ratios, not the columns:
   shape has, in both rows alike: its ratio says what it means, the column does not follow from the shape.
 - HBM: S in 16 bits is {matrix:.2f} GB, so the paper's {first[2]} GB are {first[2] / matrix:.1f} passes over it and ours
   {standard['gb'] / matrix:.1f}. How many there are depends on how the work was cut into kernels, on masks and dropout
-  (ours has none), and on which of S, dP and dS were kept in 32 bits. The fused version's {flash['gb']:.1f} GB is less than
+  (ours has none), and on what is kept in 32 bits: here S, dP and dS. The fused version's {flash['gb']:.1f} GB is less than
   the paper's {second[2]} because here a head's Q, K, V and dO stay in L2 while all of its blocks read them.
 - ms: standard attention's time is its bytes. Ours moves {standard['gb'] / standard['ms']:.2f} TB/s on average, the paper's
-  {first[2] / first[3]:.2f}, and fewer of them; so there is less to win here than there. FlashAttention moves
+  {first[2] / first[3]:.2f}; so there is less to win here than there. FlashAttention moves
   {flash['gb'] / flash['ms']:.2f} and {second[2] / second[3]:.2f} TB/s: it waits for other things.""")
 
 
