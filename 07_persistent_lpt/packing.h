@@ -82,29 +82,21 @@ static inline bool pays_to_pack(const Attention *a, int rows) {
     return 10 * packed < 9 * apart;
 }
 
-// The map of a (batch, seqlen, heads, head_dim) tensor as dimensions head_dim, heads, seqlen, batch:
-// a box is `tokens` tokens of `group` heads, `columns` columns of them, swizzled as make_head_map's.
+// make_head_map's tensor with dimensions 1 and 2 exchanged: head_dim, heads, seqlen, batch.
+// A box is `group` heads wide, WGMMA_ROWS / group tokens high.
 static inline cudaError_t make_group_map(CUtensorMap *map, const char *name, const void *first,
                                          CUtensorMapDataType type, int number_bytes, int64_t batch,
                                          int64_t seqlen, int64_t heads, int64_t head_dim, int group,
                                          int columns) {
-    TensorBox tensor;
-    const uint64_t row_bytes = (uint64_t)(head_dim * number_bytes);
-    tensor.name = name;
-    tensor.type = type;
-    tensor.number_bytes = number_bytes;
-    tensor.first = first;
-    tensor.size[0] = (uint64_t)head_dim;
-    tensor.size[1] = (uint64_t)heads;
-    tensor.size[2] = (uint64_t)seqlen;
-    tensor.size[3] = (uint64_t)batch;
-    tensor.stride[0] = row_bytes;
-    tensor.stride[1] = row_bytes * (uint64_t)heads;
-    tensor.stride[2] = row_bytes * (uint64_t)heads * (uint64_t)seqlen;
-    tensor.box[0] = (uint32_t)columns;
+    const TensorBox apart = head_box(name, first, type, number_bytes, batch, seqlen, heads,
+                                     head_dim, WGMMA_ROWS / group, columns);
+    TensorBox tensor = apart;
+    tensor.size[1] = apart.size[2];
+    tensor.size[2] = apart.size[1];
+    tensor.stride[0] = apart.stride[1];
+    tensor.stride[1] = apart.stride[0];
     tensor.box[1] = (uint32_t)group;
-    tensor.box[2] = (uint32_t)(WGMMA_ROWS / group);
-    tensor.box[3] = 1;
+    tensor.box[2] = apart.box[1];
     return make_tensor_map(map, &tensor, swizzle_of((uint32_t)(columns * number_bytes)));
 }
 

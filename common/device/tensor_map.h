@@ -83,14 +83,12 @@ static inline cudaError_t make_tensor_map(CUtensorMap *map, const TensorBox *ten
     return cudaErrorInvalidValue;
 }
 
-// The map of a (batch, seqlen, heads, head_dim) tensor as dimensions head_dim, seqlen, heads,
-// batch: a box is `rows` rows of `columns` columns of one head, so rows past the last come as
-// zeros, never from the next batch, and are not stored. Swizzled where the box's lines are 128 or
-// 64 bytes.
-static inline cudaError_t make_head_map(CUtensorMap *map, const char *name, const void *first,
-                                        CUtensorMapDataType type, int number_bytes, int64_t batch,
-                                        int64_t seqlen, int64_t heads, int64_t head_dim, int rows,
-                                        int columns) {
+// A (batch, seqlen, heads, head_dim) tensor as dimensions head_dim, seqlen, heads, batch: a box is
+// `rows` rows of `columns` columns of one head, so rows past the last come as zeros, never from the
+// next batch, and are not stored.
+static inline TensorBox head_box(const char *name, const void *first, CUtensorMapDataType type,
+                                 int number_bytes, int64_t batch, int64_t seqlen, int64_t heads,
+                                 int64_t head_dim, int rows, int columns) {
     TensorBox tensor;
     const uint64_t row_bytes = (uint64_t)(head_dim * number_bytes);
     tensor.name = name;
@@ -107,6 +105,16 @@ static inline cudaError_t make_head_map(CUtensorMap *map, const char *name, cons
     tensor.box[0] = (uint32_t)columns;
     tensor.box[1] = (uint32_t)rows;
     tensor.box[2] = tensor.box[3] = 1;
+    return tensor;
+}
+
+// The map of such a tensor, swizzled where the box's lines are 128 or 64 bytes.
+static inline cudaError_t make_head_map(CUtensorMap *map, const char *name, const void *first,
+                                        CUtensorMapDataType type, int number_bytes, int64_t batch,
+                                        int64_t seqlen, int64_t heads, int64_t head_dim, int rows,
+                                        int columns) {
+    const TensorBox tensor =
+        head_box(name, first, type, number_bytes, batch, seqlen, heads, head_dim, rows, columns);
     return make_tensor_map(map, &tensor, swizzle_of((uint32_t)(columns * number_bytes)));
 }
 
