@@ -274,11 +274,7 @@ __device__ static inline void clear_tail(const Smem<T, HEAD_DIM, KEYS> &smem, co
 // Q Kᵀ of block j is started before P V of block j - 1, and its softmax runs while P V does:
 //
 //   tensor cores   │ Q K(j)ᵀ │ P(j-1) V(j-1) │ Q K(j+1)ᵀ │ P(j) V(j) │
-//   registers      │ rescale │ softmax(j)    │ rescale   │ softmax(j+1)
-//
-// O is rescaled to block j - 1's maximum under Q Kᵀ, where chapter 5 does it before: only P V needs
-// it. At head_dim 128 (modelled) a warpgroup's softmax lasts longer than the other's products, so
-// what stands between it and the next Q Kᵀ is time in which the tensor cores have nothing.
+//   registers                │ softmax(j)    │           │ softmax(j+1)
 template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void attend(float (&o_reg)[HEAD_DIM / 8][4], float (&row_max)[2],
                                      float (&row_sum)[2], const Attention &a,
@@ -300,7 +296,7 @@ __device__ static inline void attend(float (&o_reg)[HEAD_DIM / 8][4], float (&ro
     wgmma_results(s_reg);
     release(&barriers->k, use);
     update_softmax<KEYS>(s_reg, row_max, row_sum, rescale, a, exponent, work, keys, 0);
-    take_weights<T, KEYS>(p_reg, s_reg);
+    take_weights<T, HEAD_DIM, KEYS>(p_reg, o_reg, s_reg, rescale);
     if ((a.varlen || (CACHED && a.cache)) && keys.last_key + KEYS > work.seqlen_k)
         clear_tail(smem, work, use);
     if (keys.blocks > 1) wait_full(&barriers->k, use + 1);
@@ -308,7 +304,6 @@ __device__ static inline void attend(float (&o_reg)[HEAD_DIM / 8][4], float (&ro
     for (int j = 1; j < keys.blocks; j++, use++) { // use: of V, a block behind K's
         if (TURNS) take_turn(warpgroup);
         multiply_query_key(s_reg, smem, warpgroup, use + 1);
-        rescale_output<HEAD_DIM>(o_reg, rescale); // Q Kᵀ runs; it doesn't use o_reg
         wait_full(&barriers->v, use);
         add_weighted_values(o_reg, p_reg, smem, use);
         if (TURNS) pass_turn<WARPGROUPS>(warpgroup);
@@ -322,11 +317,10 @@ __device__ static inline void attend(float (&o_reg)[HEAD_DIM / 8][4], float (&ro
         wgmma_wait<0>();
         wgmma_results(o_reg);
         release(&barriers->v, use);
-        take_weights<T, KEYS>(p_reg, s_reg);
+        take_weights<T, HEAD_DIM, KEYS>(p_reg, o_reg, s_reg, rescale);
     }
 
     release_query(barriers);
-    rescale_output<HEAD_DIM>(o_reg, rescale);
     wait_full(&barriers->v, use);
     if (TURNS) take_turn(warpgroup);
     add_weighted_values(o_reg, p_reg, smem, use);

@@ -83,19 +83,14 @@ __device__ static inline void update_softmax(float (&s_reg)[KEYS / 8][4], float 
     }
 }
 
-// p_reg = P, rounded and packed as wgmma's left operand.
-template <typename T, int KEYS>
+// p_reg = P, rounded and packed as wgmma's left operand; o_reg times rescale.
+template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void take_weights(uint32_t (&p_reg)[KEYS / 16][4],
-                                           const float (&s_reg)[KEYS / 8][4]) {
+                                           float (&o_reg)[HEAD_DIM / 8][4],
+                                           const float (&s_reg)[KEYS / 8][4],
+                                           const float (&rescale)[2]) {
 #pragma unroll
     for (int step = 0; step < KEYS / 16; step++) weights_operand<T, KEYS>(p_reg[step], s_reg, step);
-}
-
-// o_reg, the older weights' sum of values, relative to the newest maximum: before the newest
-// weights' values are added.
-template <int HEAD_DIM>
-__device__ static inline void rescale_output(float (&o_reg)[HEAD_DIM / 8][4],
-                                             const float (&rescale)[2]) {
 #pragma unroll
     for (int half = 0; half < 2; half++) scale_output<HEAD_DIM>(o_reg, half, rescale[half]);
 }

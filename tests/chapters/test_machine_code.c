@@ -35,8 +35,6 @@ typedef struct {
     int overlapped;                     // EX2 behind the last wait for older ones, before the next
     int between;                        // … the wait for all that came then
     bool open;
-    int products, multiplied; // HGMMA since the last wait, FMUL behind the first of them…
-    int under_products;       // … at the wait for older ones
 } Function;
 
 enum { FUNCTIONS_MAX = 64 };
@@ -60,8 +58,6 @@ static void count_instruction(Function *f, const char *at) {
     for (int k = 0; k < COUNTED; k++)
         f->count[k] += strncmp(at, mnemonics[k], strlen(mnemonics[k])) == 0;
     f->overlapped += f->open && strncmp(at, "MUFU.EX2", 8) == 0;
-    f->products += strncmp(at, "HGMMA", 5) == 0;
-    f->multiplied += f->products > 0 && strncmp(at, "FMUL", 4) == 0;
     if (strncmp(at, "WARPGROUP.DEPBAR", 16) != 0) return;
     if (strstr(at, ", 0x0") != NULL) {
         f->waits_for_all++;
@@ -71,9 +67,7 @@ static void count_instruction(Function *f, const char *at) {
         f->waits_for_older++;
         f->open = true;
         f->overlapped = 0;
-        f->under_products = f->multiplied;
     }
-    f->products = f->multiplied = 0;
 }
 
 // Disassembles a step's object. False, with a word, where nothing can.
@@ -169,27 +163,6 @@ START_TEST(exponentials_stand_between_the_waits) {
 }
 END_TEST
 
-// Chapter 7 rescales O behind the start of Q Kᵀ, where chapter 5 does it before: of a lane's
-// head_dim / 2 multiplications at least half stand behind the first product.
-START_TEST(o_is_rescaled_under_products) {
-    static const char *const late[] = {
-        "07_persistent_lpt/persistent", "07_persistent_lpt/overlapped_epilogue",
-        "07_persistent_lpt/lpt", "07_persistent_lpt/l2_order", "07_persistent_lpt/l2_order_packed"};
-    if (!disassemble(late[_i])) return;
-    int kernels = 0;
-    for (int k = 0; k < function_count; k++) {
-        const Function *f = &functions[k];
-        if (strstr(f->name, "sort_sequences") != NULL) continue; // no attention
-        const char *head_dim = strstr(f->name, "Li");
-        ck_assert_ptr_nonnull(head_dim);
-        kernels++;
-        ck_assert_msg(f->under_products >= atoi(head_dim + 2) / 4, "%s: %d multiplications",
-                      f->name, f->under_products);
-    }
-    ck_assert_int_gt(kernels, 0);
-}
-END_TEST
-
 START_TEST(backward_uses_what_the_lesson_says) {
     if (!disassemble("05_hopper_async/backward")) return;
     int kernels = 0;
@@ -219,7 +192,6 @@ Suite *suite_machine_code(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, forward_uses_what_the_lesson_says, 0, STEPS);
     tcase_add_loop_test(tests, exponentials_stand_between_the_waits, 0, 4);
-    tcase_add_loop_test(tests, o_is_rescaled_under_products, 0, 5);
     tcase_add_test(tests, backward_uses_what_the_lesson_says);
     suite_add_tcase(suite, tests);
     return suite;
