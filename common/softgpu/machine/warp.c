@@ -149,7 +149,6 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
     while (time < until) {
         if (timed) {
             if (stops[i->index] & PACE_STOP && !w->pace->fresh) break;
-            w->pace->fresh = false;
             w->pace->steps++;
             w->gathered_at = 0;
         }
@@ -172,6 +171,7 @@ static inline __attribute__((always_inline)) bool run_loop(Warp *w, uint64_t unt
             if (timed) break;
             continue;
         }
+        if (timed) w->pace->fresh = false;
         uint32_t mask = w->active;
         if (i->guard != ROW_NONE) {
             uint32_t guard = *(const uint32_t *)row(w, i->guard);
@@ -253,7 +253,9 @@ static WarpStatus run_loaded(Warp *w, uint64_t until) {
         w->pace->fresh = true;
         pace_begin_part(w, w->pc);
         while (!(must_follow(w) ? run_timed_following : run_timed)(w, &status)) continue;
-        pace_end_part(w, w->groups[from].mask ? w->groups[from].pc : NULL);
+        // Lanes that have only come to where they meet the others have executed nothing: what stands
+        // there is played once, with all of them.
+        if (!w->pace->fresh) pace_end_part(w, w->groups[from].mask ? w->groups[from].pc : NULL);
         return status;
     }
     while (!(must_follow(w) ? run_following : run_plain)(w, until, &status)) continue;
