@@ -41,7 +41,7 @@ empty :=
 VARIANT := d$(subst $(empty) $(empty),-,$(strip $(WANTED)))
 BUILT := $(foreach d,$(WANTED),-DBUILT_$(d)=1)
 
-CHAPTERS := 1 2 3 4 5 6 7 9
+CHAPTERS := 1 2 3 4 5 6 7 8 9
 USES_1 := 01_naive
 USES_2 := 01_naive 02_tiled
 USES_3 := 01_naive 02_tiled 03_online_softmax
@@ -49,6 +49,7 @@ USES_4 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward
 USES_5 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async
 USES_6 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_async 06_fp8_hadamard
 USES_7 := 01_naive 03_online_softmax 05_hopper_async 06_fp8_hadamard 07_persistent_lpt
+USES_8 := 01_naive 03_online_softmax 08_blackwell
 USES_9 := 01_naive 09_decode
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
@@ -57,6 +58,7 @@ FOLDER_4 := 04_recompute_backward
 FOLDER_5 := 05_hopper_async
 FOLDER_6 := 06_fp8_hadamard
 FOLDER_7 := 07_persistent_lpt
+FOLDER_8 := 08_blackwell
 FOLDER_9 := 09_decode
 
 PORTABLE := -gencode arch=compute_80,code=[compute_80,sm_80,sm_90]
@@ -67,6 +69,7 @@ GENCODE_04_recompute_backward := $(PORTABLE)
 GENCODE_05_hopper_async := -gencode arch=compute_90a,code=[compute_90a,sm_90a]
 GENCODE_06_fp8_hadamard := $(GENCODE_05_hopper_async)
 GENCODE_07_persistent_lpt := $(GENCODE_05_hopper_async)
+GENCODE_08_blackwell := -gencode arch=compute_100a,code=[compute_100a,sm_100a]
 GENCODE_09_decode := $(PORTABLE)
 GENCODE_09_decode/prefill_kernel := $(GENCODE_05_hopper_async)
 GENCODE_09_decode/cluster_combine := $(GENCODE_05_hopper_async)
@@ -81,7 +84,7 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$
 # ---- help
 
 help:
-	@echo "make chapter-N        builds chapter N (1-7 and 9 so far); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make chapter-N        builds chapter N (1 to 9); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N, CHAPTER=softgpu or CHAPTER=edges, or all"
@@ -250,11 +253,11 @@ compare: $(ALL_CHAPTERS)
 	@$(plot_python) python3 common/plot/compare.py $(BUILD)/$(VARIANT) $(CHAPTER_LIST) $(COMPARE_FLAGS)
 
 ladder: $(ALL_CHAPTERS)
-	@$(plot_python) python3 common/plot/ladder.py $(BUILD)/$(VARIANT) $(subst $(empty) $(empty),$(comma),$(filter-out 9,$(CHAPTERS))) $(LADDER_FLAGS)
+	@$(plot_python) python3 common/plot/ladder.py $(BUILD)/$(VARIANT) $(subst $(empty) $(empty),$(comma),$(filter-out 8 9,$(CHAPTERS))) $(LADDER_FLAGS)
 
 # head_dim 256 is not among the default ones: its variant is built apart, and only where it is missing.
-# Chapter 9's tiles wait for memory, not for units.
-FEEDS_CHAPTERS := $(filter-out 4 9,$(CHAPTERS))
+# Chapter 9's tiles wait for memory, not for units; chapter 8's are another GPU's.
+FEEDS_CHAPTERS := $(filter-out 4 8 9,$(CHAPTERS))
 feeds: $(ALL_CHAPTERS)
 	@$(if $(filter 256,$(WANTED)),,$(MAKE) --no-print-directory HEAD_DIMS=256 feeds-256)
 	@$(plot_python) python3 common/plot/feeds.py $(subst $(empty) $(empty),$(comma),$(FEEDS_CHAPTERS)) \
@@ -299,7 +302,7 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs
-CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent varlen decode torch
+CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)
@@ -386,6 +389,8 @@ ARCH_timing/tcgen05 := 100a
 ARCH_tcgen05_gemm := 100a
 ARCH_tcgen05_pair := 100a
 ARCH_tcgen05_attention := 100a
+ARCH_exp2_polynomial := 100a
+$(TESTS)/cuda/exp2_polynomial: 08_blackwell/exp2_polynomial.h
 $(TESTS)/cuda/quantise: $(wildcard 06_fp8_hadamard/quantise* 06_fp8_hadamard/hadamard.h)
 TEST_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/*.cu))
 TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tests/programs/timing/*.cu))
@@ -472,7 +477,7 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
-LONG_CHAPTERS := 1 2 3 4 5 6 7 9
+LONG_CHAPTERS := 1 2 3 4 5 6 7 8 9
 LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu edges $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long

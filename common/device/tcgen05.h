@@ -128,6 +128,17 @@ __device__ static inline void tmem_load(uint32_t (&x)[32], uint32_t address) {
                  : "memory");
 }
 
+// tcgen05.ld.32x32b.x16.
+__device__ static inline void tmem_load(uint32_t (&x)[16], uint32_t address) {
+    asm volatile("tcgen05.ld.sync.aligned.32x32b.x16.b32 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, "
+                 "%10, %11, %12, %13, %14, %15}, [%16];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]), "=r"(x[4]), "=r"(x[5]),
+                   "=r"(x[6]), "=r"(x[7]), "=r"(x[8]), "=r"(x[9]), "=r"(x[10]), "=r"(x[11]),
+                   "=r"(x[12]), "=r"(x[13]), "=r"(x[14]), "=r"(x[15])
+                 : "r"(address)
+                 : "memory");
+}
+
 // tcgen05.wait::ld: all loads of the warp are done.
 __device__ static inline void tmem_load_wait() {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
@@ -140,7 +151,8 @@ template <int N> __device__ static inline void tmem_loaded(uint32_t (&x)[N]) {
     for (int i = 0; i < N; i++) asm volatile("" : "+r"(x[i])::"memory");
 }
 
-// tcgen05.st.32x32b.x32, and its wait.
+// tcgen05.st.32x32b.x32 (9.7.16.8.3): 32 columns of the thread's lane. To be followed by
+// tmem_store_wait.
 __device__ static inline void tmem_store(uint32_t address, const uint32_t (&x)[32]) {
     asm volatile("tcgen05.st.sync.aligned.32x32b.x32.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, "
                  "%9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, "
@@ -152,6 +164,17 @@ __device__ static inline void tmem_store(uint32_t address, const uint32_t (&x)[3
                  "r"(x[28]), "r"(x[29]), "r"(x[30]), "r"(x[31])
                  : "memory");
 }
+// tcgen05.st.32x32b.x16.
+__device__ static inline void tmem_store(uint32_t address, const uint32_t (&x)[16]) {
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x16.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8, "
+                 "%9, %10, %11, %12, %13, %14, %15, %16};" ::"r"(address),
+                 "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]), "r"(x[6]),
+                 "r"(x[7]), "r"(x[8]), "r"(x[9]), "r"(x[10]), "r"(x[11]), "r"(x[12]), "r"(x[13]),
+                 "r"(x[14]), "r"(x[15])
+                 : "memory");
+}
+
+// tcgen05.wait::st: all stores of the warp are done.
 __device__ static inline void tmem_store_wait() {
     asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory");
 }

@@ -32,6 +32,9 @@ typedef struct {
     int step_count;
     DefaultProblem check, timing;
     int sms; // softgpu models so many SMs, the rest in proportion, for these; 0: all of the GPU's
+    // What a step's forward has counted while it ran, as a sentence; "" if nothing. Called behind it,
+    // with its workspace, where all blocks have run. NULL: no step counts.
+    void (*remark)(const Step *step, const Attention *a, char *sentence, size_t size);
     // ./run --schedule-study: prints, and writes files. NULL: the chapter has none.
     bool (*study)(const struct StudyRequest *request, Message *message);
 } Chapter;

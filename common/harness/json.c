@@ -221,6 +221,8 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
     named_string(to, "device_error", r->error[0] != 0 ? r->error : NULL);
     fputs(", ", to);
     named_string(to, "cache_report", r->cache_report[0] != 0 ? r->cache_report : NULL);
+    fputs(", ", to);
+    named_string(to, "remark", r->remark[0] != 0 ? r->remark : NULL);
     fprintf(to, ", \"overrun\": %s", r->overrun ? "true" : "false");
     fprintf(to, ", \"findings\": %s}", r->findings != NULL ? r->findings : "[]");
 }

@@ -441,6 +441,9 @@ static bool run_pass(const Pass *pass, Tensors *t, bool backward) {
     if (traced) softgpu->set("trace", NULL);
     if (!fine(pass, result, error, backward ? "backward" : "forward")) return false;
     collect_findings(pass, result);
+    const bool whole = softgpu == NULL || pass->p->sample == 0;
+    if (!backward && whole && pass->chapter->remark != NULL)
+        pass->chapter->remark(pass->step, &t->attention, result->remark, sizeof result->remark);
     if (pass->timed) {
         result->workspace_bytes = (double)t->workspace.bytes;
         result->flops = problem_flops(pass->p, backward);

@@ -6,6 +6,7 @@
 
 typedef struct {
     const Device *device;
+    const Chapter *chapter; // of the run
     const Step *step;
     const Problem *p;
     const Inputs *in;

@@ -143,6 +143,7 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
             progress_next(doing);
             Problem own = cache_for_step(p, forward->step);
             Pass pass = {.device = run->device,
+                         .chapter = run->chapter,
                          .step = forward->step,
                          .p = &own,
                          .in = &in,

@@ -15,6 +15,7 @@ typedef struct {
     char error[512];                   // the device's error; "" = none
     bool overrun;                      // guard bytes around a buffer did not stand
     char cache_report[256];            // what is wrong with the cache after it; "" = nothing
+    char remark[160];                  // what the step has counted; "" = nothing
     char *findings;                    // softgpu's, a JSON array; NULL = none
     int ok;                            // 1 right, 0 wrong, -1 unknown (not checked)
     TensorCheck tensors[TENSOR_COUNT]; // the worst of all schedules

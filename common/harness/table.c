@@ -276,6 +276,17 @@ static void print_slower(FILE *to, const Run *run) {
     }
 }
 
+// What steps have counted.
+static void print_remarks(FILE *to, const Run *run) {
+    bool any = false;
+    for (int i = 0; i < run->count; i++) {
+        const StepResult *r = &run->results[i];
+        if (r->remark[0] == 0) continue;
+        fprintf(to, "%s%s: %s\n", any ? "" : "\n", r->step->name, r->remark);
+        any = true;
+    }
+}
+
 // What a sample of the SMs gets wrong.
 static void print_small_sample(FILE *to, const Run *run) {
     double share, needed;
@@ -334,6 +345,7 @@ void print_table(FILE *to, const Run *run) {
     }
     print_trouble(to, run);
     print_slower(to, run);
+    print_remarks(to, run);
     print_small_sample(to, run);
     print_busiest(to, run);
     if (run->options->explain) print_explanation(to, run);

@@ -35,6 +35,7 @@ PICTURES = {n: [("tiles.py", True, ("tiles.png",))] for n in (1, 2, 3, 4)}
 PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
                ("pipelines.py", False, ("cycles.png", "pipelines.png"))]
 PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
+PICTURES[8] = [("exp2_fit.py", False, ("exp2.png",))]
 # What a marker may name beside a run: its script.
 TABLES = {"make table-fp8": "table_fp8.py"}
 # Runs whose timeline is drawn beside the lesson, where softgpu times them: of how many SMs, ./run's

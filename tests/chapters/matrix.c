@@ -65,7 +65,7 @@ const char *steps_of(int chapter, const char *problem) {
         "wgmma,tma-ring,warp-specialised,pingpong,intra-warpgroup",
         "per-tensor,per-block,hadamard,two-level",
         "persistent,overlapped-epilogue,lpt,l2-order",
-        "", // chapter 8
+        "tcgen05,p-in-tmem,pingpong,exp2-emulation,lazy-rescale,persistent-lpt",
         "split-kv,gqa-packed,auto-split,cluster-combine,paged-kv"};
     if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
     const bool pages =

@@ -32,6 +32,8 @@ const StepName own_steps[] = {
     {7, "overlapped-epilogue", true},
     {7, "lpt", true},
     {7, "l2-order", true},
+    {8, "p-in-tmem", true},
+    {8, "persistent-lpt", true},
     {9, "split-kv", true},
     {9, "gqa-packed", true},
     {9, "auto-split", true},

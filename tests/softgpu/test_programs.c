@@ -44,11 +44,11 @@ static int softgpu(const char *options, const char *program) {
 }
 
 static const char *const right[] = {
-    "reduction",    "histogram",    "bitonic_sort", "transpose",         "calls",
-    "print",        "grid_sync",    "streams",      "variables",         "big_shared",
-    "tensor_cores", "big_tiles",    "pipeline",     "discarded",         "locks",
-    "wgmma_gemm",   "tma_add",      "race_ring",    "cluster_histogram", "cluster_ring",
-    "quantise",     "parted_lanes",
+    "reduction",    "histogram",    "bitonic_sort",    "transpose",         "calls",
+    "print",        "grid_sync",    "streams",         "variables",         "big_shared",
+    "tensor_cores", "big_tiles",    "pipeline",        "discarded",         "locks",
+    "wgmma_gemm",   "tma_add",      "race_ring",       "cluster_histogram", "cluster_ring",
+    "quantise",     "parted_lanes", "exp2_polynomial",
 };
 enum { RIGHT = sizeof right / sizeof *right };
 

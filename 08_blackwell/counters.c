@@ -1,0 +1,28 @@
+// What lazy-rescale has skipped, for ./run's remarks.
+#include "counters.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void say_rescales(const Step *step, const Attention *a, char *sentence, size_t size) {
+    Counters counters;
+    if (step->chapter != 8 || step->exhibit || step->forward_workspace(a) <= sizeof counters)
+        return; // it counts nothing, or had no query rows
+    if (cudaMemcpy(&counters, a->workspace, sizeof counters, cudaMemcpyDeviceToHost) != cudaSuccess)
+        return;
+    const size_t warps = (size_t)counters.blocks * COUNTING_WARPS;
+    WarpCount *counts = calloc(warps, sizeof *counts);
+    if (counts == NULL) return;
+    uint64_t decisions = 0, rescales = 0;
+    if (cudaMemcpy(counts, (const Counters *)a->workspace + 1, warps * sizeof *counts,
+                   cudaMemcpyDeviceToHost) == cudaSuccess)
+        for (size_t w = 0; w < warps; w++) {
+            decisions += counts[w].decisions;
+            rescales += counts[w].rescales;
+        }
+    free(counts);
+    if (decisions > 0)
+        snprintf(sentence, size, "rescaled O %llu times of %llu (32 rows each): %.1f%% skipped",
+                 (unsigned long long)rescales, (unsigned long long)decisions,
+                 100 - 100. * (double)rescales / (double)decisions);
+}
