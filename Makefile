@@ -297,7 +297,7 @@ lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHA
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
-    definedness race race_lanes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
+    definedness race race_lanes race_global race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage runs broken \
@@ -397,7 +397,7 @@ TIMING_PROGRAMS := $(patsubst tests/programs/%.cu,$(TESTS)/cuda/%,$(wildcard tes
 
 # Right kernels with bugs that are switched on one by one (tests/seeded_bugs): a program for each of
 # these units, of the chapter's sources but for that unit. `make test` runs a few, test-long all.
-SEEDED_SMALL := tests/seeded_bugs/small tests/programs/tcgen05_attention
+SEEDED_SMALL := tests/seeded_bugs/small tests/seeded_bugs/blocks tests/programs/tcgen05_attention
 SEEDED_SOME := 03_online_softmax/cp_async 05_hopper_async/warp_specialised 06_fp8_hadamard/quantise
 SEEDED_UNITS := $(SEEDED_SMALL) $(SEEDED_SOME) 02_tiled/two_pass 02_tiled/tiled_matmul \
     03_online_softmax/mma_sync 04_recompute_backward/recompute_tensor_cores 05_hopper_async/backward \

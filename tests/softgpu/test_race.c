@@ -256,6 +256,7 @@ enum { ORDERS = 4, SCHEDULES = 3, WAYS = ORDERS * SCHEDULES };
 static void run_case(const Case *c, int way, uint32_t size) {
     char body[6000];
     set_up();
+    apart = true;
     blocks = size;
     options.async = orders[way % ORDERS];
     options.schedule = (uint64_t)(way / ORDERS);

@@ -100,6 +100,15 @@ static const struct {
     {WORD PEER SYNC "setp.eq.u32 %p0, %b, 17; @!%p0 bra OTHERS;\n"
                     "st.shared::cluster.u32 [%r3+4194304], %t;\nOTHERS:" SYNC,
      "", 2},
+    // Global memory: blocks of all SMs write and read one word; some of them in turns.
+    {"and.b32 %r4, %b, 3; setp.eq.u32 %p0, %r4, 1;\n@%p0 st.global.u32 [%to0+6160], 7;\n"
+     "@!%p0 ld.global.u32 %r5, [%to0+6160];\n" COUNT "@!%p0 st.global.u32 [%to0+6164], 7;\n",
+     "of block", 1},
+    {"setp.gt.u32 %p0, %t, 0; @%p0 bra OUT;\n"
+     "TURN: ld.acquire.gpu.global.u32 %r3, [%to0+6160]; setp.lt.u32 %p1, %r3, %b; @%p1 bra TURN;\n"
+     "ld.global.u32 %r4, [%to0+6164]; add.u32 %r4, %r4, %b; st.global.u32 [%to0+6164], %r4;\n"
+     "mov.u32 %out, %r4; add.u32 %r3, %b, 1; st.release.gpu.global.u32 [%to0+6160], %r3;\nOUT:",
+     NULL, 1},
 };
 enum { PROGRAMS = sizeof programs / sizeof *programs };
 

@@ -17,11 +17,16 @@ static Settings options;
 static uint32_t results[MAX_THREADS];
 static KernelStats stats;   // of the last run
 static uint32_t blocks = 1; // of the one cluster
+// Results lie apart from what the body does to the memory at `result`, each block's from the
+// others': for the race check.
+enum { APART = 32768 };
+static bool apart;
 
 static inline void set_up(void) {
     memset(&options, 0, sizeof options);
     options.threads = 1;
     blocks = 1;
+    apart = false;
     options.report_json = true; // nothing on stderr
     options.checks = CHECK_MEM | CHECK_SYNC;
     findings_reset();
@@ -37,8 +42,11 @@ static inline int run(uint32_t threads, const char *body) {
                  ".visible .entry k(.param .u64 result)\n{\n"
                  ".reg .b32 %%t, %%out; .reg .b64 %%to<3>;\n%smov.u32 %%t, %%tid.x;\n%s\n"
                  "STORE:\nld.param.u64 %%to0, [result]; mad.wide.u32 %%to1, %%t, 4, %%to0;\n"
-                 "st.global.u32 [%%to1], %%out;\nret;\n}\n",
-                 REGISTERS, body);
+                 "%s st.global.u32 [%%to1], %%out;\nret;\n}\n",
+                 REGISTERS, body,
+                 apart ? "mov.u32 %t, %ctaid.x; mad.wide.u32 %to1, %t, 4096, %to1; "
+                         "add.u64 %to1, %to1, 32768;"
+                       : "");
     ck_assert_int_lt(length, (int)sizeof text);
     PtxError error = {0};
     PtxModule *module = ptx_index(text, (size_t)length, &error);
@@ -50,7 +58,8 @@ static inline int run(uint32_t threads, const char *body) {
     Kernel *kernel =
         kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
     ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
-    uint64_t out = global_alloc(gpu->memory, sizeof results, MEMORY_DEVICE, NULL);
+    uint64_t out =
+        global_alloc(gpu->memory, apart ? 2 * APART : sizeof results, MEMORY_DEVICE, NULL);
     memset(results, 0xee, sizeof results);
     memcpy(global_pointer(gpu->memory, out), results, sizeof results);
     Launch launch = {.kernel = kernel,
@@ -59,7 +68,7 @@ static inline int run(uint32_t threads, const char *body) {
                      .cluster = {blocks, 1, 1},
                      .params = &out};
     int code = gpu_launch(gpu, &launch, &stats);
-    memcpy(results, global_pointer(gpu->memory, out), sizeof results);
+    memcpy(results, global_pointer(gpu->memory, apart ? out + APART : out), sizeof results);
     kernel_free(kernel);
     program_free(program);
     gpu_delete(gpu);

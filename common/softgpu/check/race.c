@@ -1,6 +1,6 @@
 // The race check (race.h): a cluster's state comes and goes with its CTAs; accesses of warps and of
 // agents.
-#include "softgpu/check/race_parts.h"
+#include "softgpu/check/race_global_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,15 @@
 
 // ---- CTAs
 
+static void free_logs(Race *r) {
+    for (int t = 0; t < 2 * r->thread_capacity; t++) {
+        free(r->logs[t].ring);
+        free(r->logs[t].knows);
+        free(r->logs[t].owners);
+    }
+    free(r->logs);
+}
+
 // Makes the state of a new cluster, in the memory of an old one if there is any.
 static void race_reset(Race *r, const Cta *cta, int threads) {
     r->kernel = cta->launch->launch->kernel;
@@ -19,16 +28,17 @@ static void race_reset(Race *r, const Cta *cta, int threads) {
     if (r->thread_capacity < threads) {
         free(r->thread);
         r->thread = allocate((size_t)threads * sizeof *r->thread);
-        r->logs = realloc(r->logs, (size_t)threads * sizeof *r->logs);
+        free_logs(r);
+        r->logs = calloc(2 * (size_t)threads, sizeof *r->logs);
         if (!r->logs) abort();
-        memset(r->logs + r->thread_capacity, 0,
-               (size_t)(threads - r->thread_capacity) * sizeof *r->logs);
         r->thread_capacity = threads;
+        for (int t = threads; t < 2 * threads; t++) r->logs[t].global = true;
     }
     memset(r->thread, 0, (size_t)threads * sizeof *r->thread);
     for (int t = 0; t < threads; t++) {
         r->thread[t].clock = 1;
         log_reset(&r->logs[t]);
+        log_reset(&r->logs[r->thread_capacity + t]);
     }
     memset(r->memo, 0, sizeof r->memo);
     memset(r->reported, 0, sizeof r->reported);
@@ -55,6 +65,7 @@ void race_cta_start(Cta *cta) {
         }
         c->race = c->own;
         race_reset(c->race, cta, cta->warp_count * cta->cluster->size);
+        global_cluster_start(c->race, cta);
     } else {
         c->race = leader->race->race;
     }
@@ -77,12 +88,12 @@ void race_cta_free(Cta *cta) {
         free(r->slots);
         free(r->mbarriers);
         free(r->thread);
-        for (int t = 0; t < r->thread_capacity; t++) {
-            free(r->logs[t].ring);
-            free(r->logs[t].knows);
-            free(r->logs[t].owners);
+        free_logs(r);
+        for (RaceCta *c = r->windows, *next; c; c = next) {
+            next = c->next;
+            free(c);
         }
-        free(r->logs);
+        free(r->bulk);
         free(r->nodes);
         free(r->bytes);
         free(r);

@@ -26,7 +26,8 @@
 // don't know. For that a warp keeps its last accesses (race_log.c) and classes of lanes that know
 // different things (race_lanes.c); most of the time there is one class, the warp.
 //
-// Scopes and global memory are not followed yet. What errs, errs towards no finding.
+// Global memory is followed by race_global.h, which builds on this. Inside the cluster scopes count
+// as wide enough. What errs, errs towards no finding.
 //
 // How to use it. Everything is off, and costs one test, unless race_on(w).
 //
@@ -158,8 +159,11 @@ void race_warp_exchange(Warp *w, uint32_t lanes);
 void race_proxy_fence(Warp *w, uint32_t lanes);
 // fence.mbarrier_init
 void race_mbarrier_init_fence(Warp *w);
-// fence.acq_rel, fence.sc, membar; with only one half, fence.acquire and fence.release.
-void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases);
+// … of one that covers global memory only: for shared memory it is none.
+void race_proxy_fence_global(Warp *w, uint32_t lanes);
+// fence.acq_rel, fence.sc, membar; with only one half, fence.acquire and fence.release. `wide`: of a
+// scope that other clusters are in.
+void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases, bool wide);
 
 // mbarriers; called by machine/mbarrier.c. `object` is Mbarrier.race.
 uint32_t race_mbarrier_init(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,

@@ -118,6 +118,12 @@ uint16_t slot_for_agent(Race *r, Knowledge by) {
     return best < 0 ? slot_new(r) : (uint16_t)(r->threads + best);
 }
 
+uint16_t slot_for_others(Race *r) {
+    uint16_t thread = slot_new(r);
+    *slot_of(r, thread) = (RaceSlot){0, 1, true};
+    return thread;
+}
+
 uint16_t slot_for_mbarrier(Race *r) {
     uint16_t thread = 0;
     for (int s = 0; s < r->slot_count && !thread; s++)

@@ -74,11 +74,13 @@ static void split(Race *r, const Warp *w, uint32_t lanes) {
     if (rest) add_class(r, t, rest, t);
 }
 
-// The log has served if all lanes know of what is in it.
+// A log has served if all lanes know of what is in it.
 static void forget(Race *r, uint16_t t) {
-    LaneLog *log = &r->logs[t];
-    if (log->first == log->next) return;
-    if (log->ring[(log->next - 1) % log->capacity].clock <= seen_by(r, t)[t]) log_reset(log);
+    for (int k = 0; k < 2; k++) {
+        LaneLog *log = &r->logs[t + k * r->thread_capacity];
+        if (log->first == log->next) continue;
+        if (log->ring[(log->next - 1) % log->capacity].clock <= seen_by(r, t)[t]) log_reset(log);
+    }
 }
 
 // Where every lane is in a class, what all classes know the warp knows; classes that know no more
@@ -205,22 +207,22 @@ void lanes_release(Race *r, Warp *w, uint32_t lanes, Knowledge to) {
     lanes_released(r, w, lanes);
 }
 
-static void fence_knowledge(Race *r, Knowledge k, uint16_t t, uint32_t clock) {
+static void fence_knowledge(Race *r, Knowledge k, uint16_t t, uint32_t clock, bool shared) {
     const uint32_t *seen = seen_by(r, k);
     memcpy(race_vector(r, k, PASSED), seen, (size_t)r->used * sizeof *seen);
     race_vector(r, k, PASSED)[t] = clock;
-    race_vector(r, k, PUBLISHED)[t] = clock;
+    if (shared) race_vector(r, k, PUBLISHED)[t] = clock;
 }
 
 // Whose fence it is, of a warp's lanes, is told for what they have done, not for what they know.
-void lanes_fenced(Race *r, Warp *w, uint32_t lanes) {
+void lanes_fenced(Race *r, Warp *w, uint32_t lanes, bool shared) {
     uint16_t t = race_thread(w);
     struct RaceThread *thread = thread_of(r, t);
     tmem_race_flush(w);
     r->fenced = r->proxies = true;
-    fence_knowledge(r, t, t, thread->clock);
+    fence_knowledge(r, t, t, thread->clock, shared);
     for (int k = 0; k < thread->class_count; k++)
-        fence_knowledge(r, thread->classes[k].knowledge, t, thread->clock);
+        fence_knowledge(r, thread->classes[k].knowledge, t, thread->clock, shared);
     thread->clock++;
     log_settle(r, w, lanes, true);
 }
@@ -239,12 +241,13 @@ static void join_lanes(Race *r, Knowledge to, Knowledge from) {
 // The whole warp has met.
 static void met(Race *r, uint16_t t) {
     struct RaceThread *thread = thread_of(r, t);
-    LaneLog *log = &r->logs[t];
+    LaneLog *log = &r->logs[t], *global = log + r->thread_capacity;
     for (int k = 0; k < thread->class_count; k++) join_lanes(r, t, thread->classes[k].knowledge);
     thread->class_count = 0;
-    if (log->first == log->next) return;
+    if (log->first == log->next && global->first == global->next) return;
     seen_by(r, t)[t] = thread->clock++;
     log_reset(log);
+    log_reset(global);
 }
 
 // Each of the lanes learns what any of them knows.
@@ -281,6 +284,7 @@ void race_warp_sync(Warp *w, uint32_t lanes) {
         return;
     }
     log_met(&r->logs[t], lanes);
+    log_met(&r->logs[r->thread_capacity + t], lanes);
     share(r, w, lanes);
 }
 

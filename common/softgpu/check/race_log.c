@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/race_parts.h"
+#include "softgpu/check/race_global_parts.h"
 
 enum { FIRST_CAPACITY = 16, NOBODY = -2 };
 
@@ -26,6 +26,7 @@ static LaneAccess *at(const LaneLog *log, uint32_t number) {
 void log_reset(LaneLog *log) {
     log->first = log->released_to = log->fenced_to = log->next;
     log->unreleased = log->unfenced = 0;
+    log->written = false;
     owners_reset(log);
 }
 
@@ -42,7 +43,7 @@ static void grow(LaneLog *log) {
 
 static void append(LaneLog *log, const LaneAccess *a) {
     if (log->next - log->first == log->capacity) {
-        if (log->capacity < RACE_LOGGED)
+        if (log->capacity < (log->global ? RACE_LOGGED_GLOBAL : RACE_LOGGED))
             grow(log);
         else
             log->first++;
@@ -50,6 +51,7 @@ static void append(LaneLog *log, const LaneAccess *a) {
     *at(log, log->next++) = *a;
     log->unreleased |= a->mask;
     log->unfenced |= a->mask;
+    log->written |= a->write;
 }
 
 void log_add(LaneLog *log, const LaneAccess *a) {
@@ -105,13 +107,16 @@ static void enter_again(Race *r, Warp *w, const LaneAccess *a) {
     uint32_t fenced = a->tile ? (a->fenced == a->mask ? a->rows : 0) : a->fenced;
     for (int k = 0; k < 2; k++) {
         uint32_t part = a->rows & (k ? fenced : ~fenced);
+        if (!a->cta->cta) {
+            if (part) global_enter_again(r, w, a, part, k);
+            continue;
+        }
         pass.node.flags = flags | (k ? NODE_FENCED : 0);
         if (part) race_enter_lanes(&pass, a->offset, a->size, part);
     }
 }
 
-void log_settle(Race *r, Warp *w, uint32_t lanes, bool fences) {
-    LaneLog *log = &r->logs[race_thread(w)];
+static void settle(Race *r, Warp *w, LaneLog *log, uint32_t lanes, bool fences) {
     uint32_t *open = fences ? &log->unfenced : &log->unreleased;
     if (log->first == log->next) return;
     if (!(*open & ~lanes)) {
@@ -146,6 +151,12 @@ void log_settle(Race *r, Warp *w, uint32_t lanes, bool fences) {
         enter_again(r, w, &again);
     }
     *open &= ~lanes;
+}
+
+void log_settle(Race *r, Warp *w, uint32_t lanes, bool fences) {
+    uint16_t t = race_thread(w);
+    settle(r, w, &r->logs[t], lanes, fences);
+    settle(r, w, &r->logs[r->thread_capacity + t], lanes, fences);
 }
 
 // ---- is order missing inside the warp?
@@ -209,8 +220,10 @@ static bool is_alike(const RacePass *p, const LaneAccess *a) {
 }
 
 void log_check(RacePass *p, bool tile) {
-    if (!tile && owners_apart(p)) return;
-    const LaneLog *log = &p->race->logs[race_thread(p->w)];
+    const LaneLog *log = log_of_pass(p);
+    // The short log of global memory is searched before its table by places is made: mostly in vain.
+    bool asks = !tile && log->global;
+    if (!tile && !asks && owners_apart(p)) return;
     uint32_t known = p->vectors[SEEN][race_thread(p->w)], lowest = ~0u, highest = 0;
     for (uint32_t rest = p->mask; rest; rest &= rest - 1) {
         uint32_t low = p->offset[__builtin_ctz(rest)];
@@ -223,6 +236,8 @@ void log_check(RacePass *p, bool tile) {
         if (is_harmless(p, a) || a->high <= lowest || a->low >= highest) continue;
         if (a->write && p->write && a->insn == p->insn) continue;
         if (!tile && is_alike(p, a)) continue;
+        if (asks && owners_apart(p)) return;
+        asks = false;
         for (uint32_t rest = p->mask; rest; rest &= rest - 1) {
             int l = __builtin_ctz(rest), lane = tile ? -1 : l;
             uint32_t low = p->offset[l], high = low + p->size;
@@ -234,14 +249,14 @@ void log_check(RacePass *p, bool tile) {
     }
 }
 
-bool log_meets(const RacePass *p, uint32_t low, uint32_t high) {
-    const LaneLog *log = &p->race->logs[race_thread(p->w)];
+const LaneAccess *log_meets(const RacePass *p, uint32_t low, uint32_t high) {
+    const LaneLog *log = log_of_pass(p);
     uint32_t known = p->vectors[SEEN][race_thread(p->w)];
     for (uint32_t n = log->next; n != log->first; n--) {
         const LaneAccess *a = at(log, n - 1);
-        if (a->clock <= known) return false;
+        if (a->clock <= known) return NULL;
         if (is_harmless(p, a) || a->high <= low || a->low >= high) continue;
-        if (unknown_lane(log, a, p->lane, low, high) != NOBODY) return true;
+        if (unknown_lane(log, a, p->lane, low, high) != NOBODY) return a;
     }
-    return false;
+    return NULL;
 }

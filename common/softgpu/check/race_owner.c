@@ -11,7 +11,7 @@
 
 #include "softgpu/check/race_parts.h"
 
-enum { SLOTS = 1 << 14, NONE = -1, SEVERAL = WARP_SIZE };
+enum { SLOTS = 1 << 14, SLOTS_GLOBAL = 1 << 11, NONE = -1, SEVERAL = WARP_SIZE };
 
 struct LaneOwner {
     uint32_t key, epoch; // of another epoch: free
@@ -24,15 +24,22 @@ void owners_reset(LaneLog *log) {
     log->owner_epoch++;
 }
 
+// A power of two up to 2^14.
+static uint32_t slots_of(const LaneLog *log) {
+    return log->global ? SLOTS_GLOBAL : SLOTS;
+}
+
 // The slot of a granule, which may be free.
 static struct LaneOwner *find(const LaneLog *log, uint32_t key) {
-    uint32_t k = key * 0x9e3779b1u >> 18;
+    uint32_t slots = slots_of(log), k = key * 0x9e3779b1u >> 18 & (slots - 1);
     while (log->owners[k].epoch == log->owner_epoch && log->owners[k].key != key)
-        k = (k + 1) % SLOTS;
+        k = (k + 1) & (slots - 1);
     return &log->owners[k];
 }
 
+// Two places of global memory may share a key: then lanes only seem to meet.
 static uint32_t key_of(const RaceCta *c, uint32_t granule) {
+    if (!c->cta) return (uint32_t)(c->base >> 31) * 0x9e3779b1u ^ granule;
     return c->cta->cluster_rank << 24 | granule;
 }
 
@@ -54,7 +61,7 @@ static void enter(LaneLog *log, const LaneAccess *a, int lane) {
 // Brings the table up to date with the log. False if it is full.
 static bool update(LaneLog *log) {
     if (!log->owners) {
-        log->owners = calloc(SLOTS, sizeof *log->owners);
+        log->owners = calloc(slots_of(log), sizeof *log->owners);
         if (!log->owners) abort();
         log->owner_epoch = 1;
     }
@@ -62,7 +69,7 @@ static bool update(LaneLog *log) {
     for (; log->owned_to != log->next; log->owned_to++) {
         const LaneAccess *a = &log->ring[log->owned_to % log->capacity];
         uint32_t granules = WARP_SIZE * (a->size / 4 + 2);
-        if (log->owner_count + granules > SLOTS / 2) return false;
+        if (log->owner_count + granules > slots_of(log) / 2) return false;
         for (uint32_t rest = a->mask ? a->rows : 0; rest; rest &= rest - 1)
             enter(log, a, __builtin_ctz(rest));
     }
@@ -70,7 +77,7 @@ static bool update(LaneLog *log) {
 }
 
 bool owners_apart(const RacePass *p) {
-    LaneLog *log = &p->race->logs[race_thread(p->w)];
+    LaneLog *log = log_of_pass(p);
     if (!update(log)) return false;
     for (uint32_t rest = p->mask; rest; rest &= rest - 1) {
         int lane = __builtin_ctz(rest);

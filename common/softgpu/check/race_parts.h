@@ -28,7 +28,8 @@ enum {
     RACE_MEMOS = 256,
     RACE_RECENT = 8,
     RACE_REPORTED = 64,
-    RACE_LOGGED = 128
+    RACE_LOGGED = 128,
+    RACE_LOGGED_GLOBAL = 32 // of global memory
 };
 
 // An access, and at the same time the first of a set of accesses: it and those of `parent`. Number
@@ -113,9 +114,11 @@ typedef struct {
 typedef struct {
     LaneAccess *ring;
     uint32_t capacity, first, next;
+    bool global;
     uint32_t released_to, fenced_to; // all lanes have released (fenced) those before this one
     uint32_t unreleased, unfenced;   // lanes that may have others
     uint32_t order;                  // of the last access
+    bool written;                    // some access since the last reset is a write
     uint32_t (*knows)[WARP_SIZE];    // [i][j]: lane i knows of lane j's up to this order; or NULL
     struct LaneOwner *owners;        // race_owner.c: a table by places, or NULL
     uint32_t owner_count, owner_epoch, owned_to;
@@ -136,9 +139,11 @@ typedef struct {
 
 struct RaceCta {
     Race *race;
-    Cta *cta;
-    Race *own; // serves as `race` if the CTA is its cluster's first
-    int first; // thread of warp 0
+    Cta *cta; // NULL: a window of global memory, from `base` on (race_global.c)
+    uint64_t base;
+    RaceCta *next; // window
+    Race *own;     // serves as `race` if the CTA is its cluster's first
+    int first;     // thread of warp 0
     uint32_t granules;
     // Per granule: the last write, and in the high half the accesses that have read since, a set.
     uint64_t *last;
@@ -168,13 +173,26 @@ struct Race {
     uint32_t mbarrier_count, mbarrier_capacity;
     struct RaceThread {
         uint32_t clock;
-        Knowledge released, acquirable; // by relaxed accesses; 0: none
+        Knowledge released, acquirable;           // by relaxed accesses; 0: none
+        Knowledge released_wide, acquirable_wide; // … by fences that reach other clusters
+        int foreign_slot, pending_slot;           // race_global_order.c: 1 + their number
+        uint16_t fence_entry, seen_entry;         // … 0: none yet
+        uint32_t kept, kept_epoch;                // race_global.c
         RaceRecent recent[RACE_RECENT];
         int class_count;
         RaceClass classes[WARP_SIZE]; // disjoint; the knowledge stays behind class_count, for reuse
     } * thread;
-    LaneLog *logs; // of each warp
+    LaneLog *logs; // of each warp; from thread_capacity on, of its accesses to global memory
     int thread_capacity;
+    struct GlobalCluster *info; // race_global_parts.h; NULL: global memory isn't followed
+    Sm *sm;                     // of the first CTA
+    Knowledge global_scratch;
+    RaceCta *windows;
+    struct RaceBulk {
+        uint16_t thread, entry;
+        int lane;
+    } * bulk; // race_global.c
+    int bulk_count, bulk_capacity;
     Knowledge cluster_pending, cluster_completed;
     Knowledge meeting; // scratch: what several issuers all know
     RaceNode *nodes;
@@ -224,6 +242,8 @@ bool knowledge_within(const Race *r, Knowledge k, Knowledge of);
 // A slot's entry in the vectors: for an agent that somebody opens who knows `by`; for an mbarrier.
 uint16_t slot_for_agent(Race *r, Knowledge by);
 uint16_t slot_for_mbarrier(Race *r);
+// An entry that is nobody else's.
+uint16_t slot_for_others(Race *r);
 static inline RaceSlot *slot_of(Race *r, uint16_t thread) {
     return &r->slots[thread - r->threads];
 }
@@ -249,8 +269,8 @@ uint32_t warp_knows(const Race *r, uint16_t thread, uint16_t entry);
 void lanes_publish(Race *r, Warp *w, uint32_t lanes, Knowledge to);
 void lanes_released(Race *r, Warp *w, uint32_t lanes);
 void lanes_release(Race *r, Warp *w, uint32_t lanes, Knowledge to); // both
-// A proxy fence of these lanes.
-void lanes_fenced(Race *r, Warp *w, uint32_t lanes);
+// A proxy fence of these lanes; of shared memory, or of global memory only.
+void lanes_fenced(Race *r, Warp *w, uint32_t lanes, bool shared);
 
 // ---- race_log.c
 
@@ -300,6 +320,11 @@ typedef struct {
     uint32_t mask;
 } RacePass;
 
+// Of the pass's warp, for the memory that it accesses.
+static inline LaneLog *log_of_pass(const RacePass *p) {
+    return &p->race->logs[race_thread(p->w) + (p->cta->cta ? 0 : p->race->thread_capacity)];
+}
+
 // Makes room for what one pass enters.
 void race_begin(RacePass *pass);
 // Enters an access to [low, high).
@@ -310,8 +335,9 @@ void race_enter_lanes(RacePass *pass, const uint32_t offset[WARP_SIZE], unsigned
 // Of a pass that is `unmet`: reports the first lanes between which order is missing. `tile`: nobody
 // knows which lane touches which bytes.
 void log_check(RacePass *pass, bool tile);
-// Of an agent's: has a lane other than the issuer touched [low, high), and the issuer doesn't know?
-bool log_meets(const RacePass *pass, uint32_t low, uint32_t high);
+// Of an agent's: where a lane other than the issuer has touched [low, high), and the issuer doesn't
+// know; NULL: nowhere.
+const LaneAccess *log_meets(const RacePass *pass, uint32_t low, uint32_t high);
 void shadow_reset(RaceCta *c);
 
 // ---- race_owner.c

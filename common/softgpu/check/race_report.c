@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "softgpu/check/findings.h"
-#include "softgpu/check/race_parts.h"
+#include "softgpu/check/race_global_parts.h"
 
 static bool is_strict(const Warp *w) {
     return w->sm->gpu->settings->strict;
@@ -163,8 +163,12 @@ static void name_lane(int lane, const char *open, char *to, size_t size) {
 
 void report_lanes(RacePass *p, uint32_t at, int lane, int other, const LaneAccess *earlier) {
     if (is_told(p->race, p->insn, earlier->insn->index, 2 * VERDICT_RACE + 2)) return;
-    char who[40];
+    char who[40], where[200];
     name_lane(other, "other lanes", who, sizeof who);
+    if (p->cta->cta)
+        snprintf(where, sizeof where, "shared memory at 0x%x", at);
+    else
+        global_place(p->w, p->cta->base + at, where, sizeof where);
     finding_pair(
         p->w, p->insn, lane, FINDING_RACE, earlier->insn,
         earlier->copy
@@ -172,9 +176,7 @@ void report_lanes(RacePass *p, uint32_t at, int lane, int other, const LaneAcces
               "copy: the wait makes known to each lane only what it has copied itself."
             : "Put __syncwarp() (bar.warp.sync), or a barrier, between the two: that lanes "
               "execute together, or shuffle, orders nothing in memory.",
-        "%s shared memory at 0x%x, which %s of the same warp %s: nothing puts the two in "
-        "order",
-        verb(p), at, who,
+        "%s %s, which %s of the same warp %s: nothing puts the two in order", verb(p), where, who,
         earlier->copy    ? "has copied to"
         : earlier->write ? other < 0 ? "write" : "writes"
         : other < 0      ? "read"

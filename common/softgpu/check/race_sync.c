@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/race_parts.h"
+#include "softgpu/check/race_global_parts.h"
 #include "softgpu/check/tmem_race.h"
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/mbarrier.h"
@@ -86,8 +86,12 @@ void race_cluster_wait(Warp *w) {
 
 void race_proxy_fence(Warp *w, uint32_t lanes) {
     if (!race_on(w)) return;
-    lanes_fenced(race_of(w), w, lanes);
+    lanes_fenced(race_of(w), w, lanes, true);
     race_mbarrier_init_fence(w); // it does for that, too
+}
+
+void race_proxy_fence_global(Warp *w, uint32_t lanes) {
+    if (race_on(w)) lanes_fenced(race_of(w), w, lanes, false);
 }
 
 void race_mbarrier_init_fence(Warp *w) {
@@ -106,14 +110,20 @@ void race_mbarrier_init_fence(Warp *w) {
     }
 }
 
-void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases) {
+void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases, bool wide) {
     if (!race_on(w)) return;
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
+    if (wide) global_fence(w, lanes, acquires, releases);
     if (acquires && r->thread[t].acquirable) lanes_acquire(r, w, lanes, r->thread[t].acquirable);
+    if (acquires && wide && r->thread[t].acquirable_wide)
+        lanes_acquire(r, w, lanes, r->thread[t].acquirable_wide);
     if (!releases) return;
     if (!r->thread[t].released) r->thread[t].released = knowledge_new(r);
-    lanes_release(r, w, lanes, r->thread[t].released);
+    if (wide && !r->thread[t].released_wide) r->thread[t].released_wide = knowledge_new(r);
+    lanes_publish(r, w, lanes, r->thread[t].released);
+    if (wide) lanes_publish(r, w, lanes, r->thread[t].released_wide);
+    lanes_released(r, w, lanes);
     r->flagged = true;
 }
 

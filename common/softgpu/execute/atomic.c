@@ -36,6 +36,7 @@ typedef struct {
     bool returns;    // atom, not red
     bool write_only; // exch whose result is thrown away: no read
     bool cluster;    // may reach other CTAs' shared memory
+    bool narrow;     // of a scope that no other block is in
     uint8_t order;   // RaceOrder
 } Atomic;
 
@@ -268,6 +269,8 @@ static Access access_of(const Insn *i) {
                     .bypass_l1 = true,
                     .cluster = op->cluster,
                     .strong = true,
+                    .narrow = op->narrow,
+                    .updates = true,
                     .order = op->order};
 }
 
@@ -405,6 +408,7 @@ static const char *lower_atomic(Lowering *l, const Match *m, Insn *i) {
         if (!strcmp(word, "global")) i->space = SPACE_GLOBAL;
         if (!strncmp(word, "shared", 6)) i->space = SPACE_SHARED;
         op->cluster |= !strcmp(word, "shared::cluster");
+        op->narrow |= !strcmp(word, "cta") || !strcmp(word, "cluster");
         if (!strcmp(word, "acquire")) op->order = RACE_ACQUIRE;
         if (!strcmp(word, "release")) op->order = RACE_RELEASE;
         if (!strcmp(word, "acq_rel")) op->order = RACE_ACQ_REL;

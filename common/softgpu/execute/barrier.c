@@ -236,19 +236,19 @@ static Flow fence(Warp *w, const Insn *i, uint32_t mask) {
     (void)w, (void)i, (void)mask;
     return FLOW_NEXT;
 }
-// membar, and fence with its semantics in group 0: none, sc, acq_rel, acquire, release.
+// membar, and fence with its semantics in group 0 (none, sc, acq_rel, acquire, release) and its
+// scope in group 1 (cta, cluster, gpu, sys).
 static Flow fence_memory(Warp *w, const Insn *i, uint32_t mask) {
-    race_fence(w, mask, i->choice[0] != 4, i->choice[0] != 3);
+    race_fence(w, mask, i->choice[0] != 4, i->choice[0] != 3, i->choice[1] > 2);
     return FLOW_NEXT;
 }
 static Flow fence_membar(Warp *w, const Insn *i, uint32_t mask) {
-    (void)i;
-    race_fence(w, mask, true, true);
+    race_fence(w, mask, true, true, i->choice[0] > 1);
     return FLOW_NEXT;
 }
 // Semantics in group 0: acquire, release.
 static Flow fence_restricted(Warp *w, const Insn *i, uint32_t mask) {
-    race_fence(w, mask, i->choice[0] == 1, i->choice[0] == 2);
+    race_fence(w, mask, i->choice[0] == 1, i->choice[0] == 2, false);
     return FLOW_NEXT;
 }
 static Flow fence_mbarrier_init(Warp *w, const Insn *i, uint32_t mask) {
@@ -258,7 +258,10 @@ static Flow fence_mbarrier_init(Warp *w, const Insn *i, uint32_t mask) {
 }
 // The space is group 2: none, global, or shared.
 static Flow fence_proxy(Warp *w, const Insn *i, uint32_t mask) {
-    if (i->choice[2] != 1) race_proxy_fence(w, mask);
+    if (i->choice[2] == 1)
+        race_proxy_fence_global(w, mask);
+    else
+        race_proxy_fence(w, mask);
     return FLOW_NEXT;
 }
 static Flow fence_proxy_restricted(Warp *w, const Insn *i, uint32_t mask) {

@@ -24,6 +24,7 @@ typedef struct {
     bool constant;                       // through the constant cache
     bool cluster;                        // may reach other CTAs' shared memory
     bool strong;                         // volatile, relaxed, acquire, release
+    bool narrow;                         // … of a scope that no other block is in
     uint8_t order;                       // RaceOrder
     uint32_t frame_offset, frame_stride; // .param storage in the frame
 } MemoryOp;
@@ -244,6 +245,7 @@ static Access access_of(const Insn *i) {
         .no_traffic = op->constant,
         .cluster = op->cluster,
         .strong = op->strong,
+        .narrow = op->narrow,
         .order = op->order,
     };
 }
@@ -283,9 +285,14 @@ static Flow move_data(Warp *w, const Insn *i, Places *places, uint32_t mask) {
     return FLOW_NEXT;
 }
 
+// The race check follows strong accesses of any scope in the serial phase.
+static bool is_put_off(const Warp *w, const MemoryOp *op) {
+    return (op->ordered || (op->strong && race_on(w))) && must_defer(w);
+}
+
 static Flow access_global(Warp *w, const Insn *i, uint32_t mask) {
     const MemoryOp *op = i->extra;
-    if (op->ordered && must_defer(w)) return FLOW_DEFER;
+    if (is_put_off(w, op)) return FLOW_DEFER;
     uint64_t address[WARP_SIZE];
     Places places;
     wide_addresses(w, i, address);
@@ -349,7 +356,7 @@ static Flow access_generic(Warp *w, const Insn *i, uint32_t mask) {
     Places places;
     wide_addresses(w, i, address);
     SpaceMasks spaces = generic_spaces(address, mask);
-    if (spaces.global && op->ordered && must_defer(w)) return FLOW_DEFER;
+    if (spaces.global && is_put_off(w, op)) return FLOW_DEFER;
     if (spaces.global) {
         if (!place_global(w, i, address, spaces.global, access_of(i), &places)) return FLOW_FAULT;
         move_data(w, i, &places, spaces.global);
@@ -462,6 +469,7 @@ static const char *lower_access(Lowering *l, const Match *m, Insn *i) {
         .constant = g.space == SPACE_CONST,
         .cluster = g.in_cluster || g.space == SPACE_NONE,
         .strong = g.is_volatile || g.is_mmio || g.is_ordered,
+        .narrow = g.scope && (!strcmp(g.scope, "cta") || !strcmp(g.scope, "cluster")),
         .order = (uint8_t)g.order,
     };
     if (!op->move) return "no register of this width takes that type";

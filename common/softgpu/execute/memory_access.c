@@ -100,6 +100,15 @@ void places_spread(Places *places, unsigned bytes) {
     places->pattern = PLACED_SCATTERED;
 }
 
+// What the race check calls it.
+static RaceAccess race_kind(Access access) {
+    bool write = access.kind != ACCESS_READ;
+    if (access.kind == ACCESS_ATOMIC) return RACE_ATOMIC;
+    if (access.together) return write ? RACE_TILE_WRITE : RACE_TILE_READ;
+    if (write) return access.strong ? RACE_STRONG_WRITE : RACE_WRITE;
+    return access.strong ? RACE_STRONG_READ : RACE_READ;
+}
+
 // ---- global memory
 
 // The cached allocation that holds [low, high) and may be accessed like this, or NULL.
@@ -192,6 +201,9 @@ bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uin
     bool asks = settings->checks & CHECK_INIT;
     if (m->written && (asks || write))
         track_global(w, i, address, mask, access, &reach.ranges, asks);
+    if (race_on(w) && !(c && c->read_only))
+        race_global(w, i, address, &reach.ranges, access.bytes, mask,
+                    (GlobalKind){race_kind(access), access.order, access.narrow, access.updates});
     if (settings->timing && !access.no_traffic) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_ranges(w, &reach.ranges, traffic[access.kind], access.bypass_l1);
@@ -281,14 +293,8 @@ static inline bool place_in(Warp *w, const Insn *i, Cta *cta, const uint32_t off
         places->base = cta->shared + span.low - (size_t)__builtin_ctz(mask) * access.bytes;
     if (settings->checks & CHECK_INIT && (write || !copied))
         track_shared(w, i, cta, offset, mask, access, &span);
-    if (cta->race) {
-        RaceAccess kind = access.kind == ACCESS_ATOMIC ? RACE_ATOMIC
-                          : access.together            ? write ? RACE_TILE_WRITE : RACE_TILE_READ
-                          : write         ? access.strong ? RACE_STRONG_WRITE : RACE_WRITE
-                          : access.strong ? RACE_STRONG_READ
-                                          : RACE_READ;
-        race_shared(w, i, cta, offset, access.bytes, mask, kind, access.order);
-    }
+    if (cta->race)
+        race_shared(w, i, cta, offset, access.bytes, mask, race_kind(access), access.order);
     if (settings->timing) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_shared(w, i, offset, access.bytes, mask, traffic[access.kind]);

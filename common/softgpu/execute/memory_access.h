@@ -7,7 +7,7 @@
 #ifndef SOFTGPU_MEMORY_ACCESS_H
 #define SOFTGPU_MEMORY_ACCESS_H
 
-#include "softgpu/check/race.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/execute/form.h"
 #include "softgpu/machine/global.h"
 #include "softgpu/timing/traffic.h"
@@ -36,6 +36,8 @@ typedef struct {
     bool cluster;    // shared memory of the cluster's other CTAs may be meant too
     bool strong;     // volatile, relaxed and above; atomics always are
     bool together;   // a tile's: which lane accesses which bytes of it is left open
+    bool narrow;     // strong, and of a scope that no other block is in: .cta, .cluster
+    bool updates;    // an atomic, even if only its write counts
     uint8_t order;   // RaceOrder
 } Access;
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/machine/cluster.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
@@ -282,6 +283,15 @@ static void set_times(BulkOp *op) {
 
 // ---- issue
 
+// Tells the race check of bytes of global memory.
+static void tell_global(const BulkOp *op, uint64_t address, uint64_t bytes) {
+    if (is_outgoing(op))
+        race_bulk_store(op->warp, op->insn, op->lane, op->group, address, bytes,
+                        op->move.kind == BULK_REDUCE);
+    else
+        race_agent_global(&op->agent, address, bytes);
+}
+
 // Tells the race check what the operation will touch.
 static void open_agent(BulkOp *op) {
     static const RaceAgentKind kinds[] = {
@@ -299,6 +309,26 @@ static void open_agent(BulkOp *op) {
     if (move->source)
         race_agent_access(&op->agent, move->source, move->source_offset,
                           move->source_offset + move->bytes, RACE_READ);
+    if (is_peer(op) || move->masked) return;
+    if (!move->tensor) {
+        tell_global(op, move->global, move->bytes);
+        return;
+    }
+    Box box;
+    BoxRow row;
+    box_begin(&box, move);
+    uint64_t from = 0, bytes = 0; // rows that lie side by side are one
+    while (box_next(&box, &row)) {
+        if (!row.inside) continue;
+        if (bytes && row.address == from + bytes) {
+            bytes += row.inside;
+            continue;
+        }
+        tell_global(op, from, bytes);
+        from = row.address;
+        bytes = row.inside;
+    }
+    tell_global(op, from, bytes);
 }
 
 static uint32_t thread_of(const Warp *w, int lane) {
@@ -355,7 +385,7 @@ static bool is_awaited(const BulkOp *op, const Warp *w, uint32_t mask, uint32_t 
     return w->cta->bulk->committed[thread_of(w, op->lane)] - op->group > newest;
 }
 
-Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
+static Flow wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
     BulkCta *bulk = w->cta->bulk;
     if (!bulk || !bulk->outgoing) return FLOW_NEXT;
     uint64_t now = w->sm->time, until = 0;
@@ -390,6 +420,18 @@ Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
         if (op->written) finish(op);
     }
     return FLOW_NEXT;
+}
+
+Flow bulk_wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
+    Flow flow = wait(w, mask, newest, reads);
+    const BulkCta *bulk = w->cta->bulk;
+    if (flow != FLOW_NEXT || reads || !race_on(w) || !bulk || !bulk->committed) return flow;
+    for (uint32_t rest = mask; rest; rest &= rest - 1) {
+        int lane = __builtin_ctz(rest);
+        uint32_t groups = bulk->committed[thread_of(w, lane)];
+        if (groups > newest) race_bulk_written(w, lane, groups - newest);
+    }
+    return flow;
 }
 
 // ---- landing on demand

@@ -8,6 +8,7 @@
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/global.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/machine/parts.h"
 #include "softgpu/machine/remote.h"
 #include "softgpu/timing/traffic.h"
@@ -84,6 +85,7 @@ static void sm_free(Sm *sm) {
     async_free(sm);
     remote_free(sm);
     if (sm->l1) cache_free(sm->l1);
+    global_races_free(sm);
     free(sm->requests);
     free(sm->ready);
     free(sm->deferred);

@@ -256,6 +256,7 @@ struct Sm {
     uint64_t changes; // barrier completions, atomics, exits, …: progress, for deadlock detection
     uint64_t stores; // to global and shared memory; while `watch`, those that change it are changes
     bool faulted;    // a finding that ends the launch
+    struct GlobalLog *global_log; // check/race_global.h; NULL until the first access
     struct FindingList *findings; // of this round; merged in SM order
     struct TraceSm *trace;        // timing/trace.h; NULL: no timeline of this SM in this launch
     // Allocations that this SM met lately (check/memory.c); cleared when a launch begins.
@@ -343,6 +344,7 @@ struct LaunchState {
     uint64_t schedule;
     uint64_t started;     // blocks, those that were cancelled too
     struct Grid *grid;    // machine/grid.h
+    struct GlobalRaces *races; // check/race_global.h; NULL: not checked
     atomic_uchar *defers; // per instruction: has it answered FLOW_DEFER in this launch?
     // The constant pool by rank in the cluster: addresses of shared memory carry the rank.
     const uint8_t *constants[CLUSTER_MAX];

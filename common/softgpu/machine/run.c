@@ -16,6 +16,7 @@
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/machine/async.h"
 #include "softgpu/machine/bulk.h"
 #include "softgpu/machine/event.h"
@@ -153,6 +154,10 @@ static void find_active(Run *r) {
 // Applies what the SMs left behind, in SM order.
 static void merge(Run *r) {
     if (r->state.pace) memory_time_serve(&r->memory, r->gpu, r->grid.sms, r->end, &r->l2, &r->hbm);
+    for (int s = 0; s < r->grid.sms; s++) {
+        Sm *sm = &r->gpu->sm[s];
+        global_races_merge(sm);
+    }
     for (int s = 0; s < r->grid.sms; s++) {
         Sm *sm = &r->gpu->sm[s];
         findings_merge(sm);
@@ -475,6 +480,7 @@ static int run_grid(Run *r, KernelStats *stats) {
         r->state.pace = kernel_pace(r->launch.kernel, &gpu->figures);
     if (r->state.pace) memory_time_begin(&r->memory, gpu, r->now);
     keep_or_drop_spares(r);
+    global_races_begin(&r->state);
     for (int s = 0; s < r->grid.sms; s++) prepare_sm(r, &gpu->sm[s]);
     trace_launch_begin(gpu, &r->launch, r->grid.sms, r->now);
 
@@ -499,6 +505,7 @@ static int run_grid(Run *r, KernelStats *stats) {
         if (!error) error = ERROR_LAUNCH_FAILURE;
         abandon(r);
     }
+    global_races_end(&r->state);
     fill_stats(r, stats);
     trace_launch_end(gpu, &r->launch, stats->time_us);
     for (int t = 0; t < r->threads; t++) free(r->counters[t].executed);
