@@ -128,8 +128,8 @@ static void every_problem(int cell, const char *pass) {
                 for (int g = 0; g < 3; g++) {
                     snprintf(problem, sizeof problem,
                              "%s%s--dtype %s --head-dim %d --batch %d %s %s%s%s",
-                             chapter == 7 || chapter == 8 ? "--sms 2 " : "", pass, dtype, head_dim, 1 + g % 2,
-                             lengths[l], groups[g], masks[m], softcaps[s]);
+                             chapter == 7 || chapter == 8 ? "--sms 2 " : "", pass, dtype, head_dim,
+                             1 + g % 2, lengths[l], groups[g], masks[m], softcaps[s]);
                     check_once(chapter, problem);
                 }
 }
