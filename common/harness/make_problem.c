@@ -35,9 +35,16 @@ static bool choose_variant(const Chapter *chapter, int64_t head_dim, const int *
     for (int i = 0; built[i] != 0; i++) {
         snprintf(list + strlen(list), sizeof list - strlen(list), "%d ", built[i]);
     }
-    int wanted = 256;
-    for (int t = 4; t >= 0; t--)
-        if (tiles[t] >= head_dim && is_offered(chapter, tiles[t])) wanted = tiles[t];
+    int wanted = 0, largest = 0;
+    for (int t = 4; t >= 0; t--) {
+        if (!is_offered(chapter, tiles[t])) continue;
+        if (largest == 0) largest = tiles[t];
+        if (tiles[t] >= head_dim) wanted = tiles[t];
+    }
+    if (wanted == 0) {
+        return refuse(message, "--head-dim %lld: chapter %d's kernels go up to %d",
+                      (long long)head_dim, chapter->number, largest);
+    }
     return refuse(message, "--head-dim %lld: not built; make chapter-%d HEAD_DIMS=\"%s%d\"",
                   (long long)head_dim, chapter->number, list, wanted);
 }
@@ -73,7 +80,7 @@ bool problem_make(const Options *o, const Chapter *chapter, const DefaultProblem
     if (!choose_variant(chapter, head_dim, built, &p->built_head_dim, message)) return false;
     if (p->dtype == DTYPE_FP8 && chapter->number < 6) {
         return refuse(message,
-                      "--dtype fp8: chapter 6 computes in fp8, of fp16 or bf16 inputs; here fp16, "
+                      "--dtype fp8: chapters 6 and 7 compute in fp8, of bf16 inputs; here fp16, "
                       "bf16%s",
                       chapter->number <= 3 ? ", fp32" : "");
     }
