@@ -4,13 +4,14 @@
 // full. Of `waves` waves of work, `ceil(waves)` waves of time: their quotient is the efficiency.
 //
 //   tiles 8, slots 132     splits  8     64 blocks    0.48 waves    efficiency 0.48
-//                                  15   120           0.91                     0.91  ← chosen
-//                                  16   128           0.97                     0.97
+//                                  15   120           0.91                     0.91  ← the rule's
+//                                  16   128           0.97                     0.97  ← taken
 //                                  17   136           1.03                     0.52
 //                                  33   264           2                        1
 //
 // More splits are more partial results to write, read and merge, so it is the smallest number that
-// comes within 15% of the best. This is FlashAttention-3's rule (hopper/heuristics.h).
+// comes within 15% of the best. This is FlashAttention-3's rule (hopper/heuristics.h). Ours is what
+// follows it: no split longer than need be, and no merge that saves less than it takes (splits_for).
 #ifndef HEURISTIC_H
 #define HEURISTIC_H
 
@@ -30,7 +31,8 @@ typedef struct {
 static const double FULL_ENOUGH = 0.8;    // of the slots: no splits
 static const double NEAR_THE_BEST = 0.85; // of the best efficiency
 static const int64_t FEW_KEY_BLOCKS = 4;  // not worth splitting
-static const int64_t MERGE_BLOCKS = 4;    // a second kernel takes about as long as so many
+static const double MERGE_BLOCKS = 4;     // a second kernel takes about as long as so many
+static const double SLOT_TIME = 0.75;     // for a block of keys, of the time that HBM takes
 static const int64_t SPLIT_L2_BYTES = 50 << 20;
 
 // The keys that matter to a tile of `rows` query tokens under a window: no more than it shows.
@@ -83,10 +85,41 @@ static inline int64_t blocks_walked(const SplitShape *shape, int splits) {
     return waves * ((shape->key_blocks + splits - 1) / splits);
 }
 
-// Is the merge worth its time? Where the tiles alone fill much of the GPU and keys are few, splits
+// Keys are cut between their blocks: of 32 blocks 28 splits have two or one each, and end no sooner
+// than 16. So it is the first number whose longest split is as short as any's that takes no wave more.
+// The efficiency only rises. (FlashAttention-3 doesn't ask.)
+static inline int shorten_longest(const SplitShape *shape, int splits) {
+    if (splits <= 1) return splits;
+    const int64_t waves = (shape->tiles * splits + shape->slots - 1) / shape->slots;
+    int64_t most = waves * shape->slots / shape->tiles;
+    if (most > shape->max_splits) most = shape->max_splits;
+    if (most > shape->key_blocks) most = shape->key_blocks;
+    if (most <= splits) return splits;
+    const int64_t longest = (shape->key_blocks + most - 1) / most;
+    const int64_t fewest = (shape->key_blocks + longest - 1) / longest;
+    return fewest > splits ? (int)fewest : splits;
+}
+
+// The time that it takes, in blocks of keys as HBM brings them when all slots ask. A slot can take
+// them faster than that, so three quarters of the slots ask for all that there is.
+static inline double time_in_blocks(const SplitShape *shape, int splits) {
+    const double brought = (double)(shape->tiles * shape->key_blocks) / shape->slots;
+    const double worked = SLOT_TIME * (double)blocks_walked(shape, splits);
+    return worked > brought ? worked : brought;
+}
+
+// Is the merge worth its time? Where the tiles alone fill much of the GPU, or keys are few, splits
 // save less than their merge takes. (FlashAttention-3 doesn't ask.)
 static inline bool worth_merging(const SplitShape *shape, int splits) {
-    return blocks_walked(shape, 1) - blocks_walked(shape, splits) > MERGE_BLOCKS;
+    return time_in_blocks(shape, 1) - time_in_blocks(shape, splits) > MERGE_BLOCKS;
+}
+
+// What the steps take: the rule, and what is ours.
+static inline int splits_for(const SplitShape *shape) {
+    const int chosen = choose_splits(shape);
+    if (shape->tiles >= shape->slots) return chosen;
+    const int splits = shorten_longest(shape, chosen);
+    return worth_merging(shape, splits) ? splits : 1;
 }
 
 #endif

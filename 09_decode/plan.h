@@ -44,9 +44,7 @@ static inline int splits_chosen(const Attention *a, int max_splits) {
     shape.slots = block_slots(rows, fp8);
     shape.max_splits = max_splits;
     shape.masked = a->window_left >= 0 || a->window_right >= 0;
-    const int splits = choose_splits(&shape);
-    if (shape.tiles < shape.slots && !worth_merging(&shape, splits)) return 1;
-    return splits;
+    return splits_for(&shape);
 }
 
 static inline int64_t plan_blocks(const Attention *a, const Plan *plan) {

@@ -88,6 +88,8 @@ static const OptionLine lines[] = {
     {"steps", "LIST", TAKES_TEXT, AT(steps), 0, "by number or name, or all (see --list)"},
     {"list", NULL, TAKES_NOTHING, AT(list), 0, "print the chapter's steps and stop"},
     {"check-only", NULL, TAKES_NOTHING, AT(check_only), 0, "check only, no timing"},
+    {"launches", "N", TAKES_SIZE, AT(launches), 0,
+     "of each pass, on one workspace; each is checked"},
     {"explain", NULL, TAKES_NOTHING, AT(explain), 0, "where the time went: units, waits of warps"},
     {"schedule-study", NULL, WITH_STUDY, AT(schedule_study), 7,
      "who computes which tile when, without attention (chapter 7)"},
@@ -470,7 +472,8 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
                    .window_left = -1,
                    .window_right = -1,
                    .scale = NAN,
-                   .sample = NOT_GIVEN};
+                   .sample = NOT_GIVEN,
+                   .launches = 1};
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
         if (strcmp(argument, "-h") == 0) argument = "--help";

@@ -40,6 +40,7 @@ typedef struct {
     int swept_count;
     uint64_t schedules[MOST_SCHEDULES];
     int schedule_count; // 0 = schedule 0, or what the environment says
+    int64_t launches;   // of each pass that is checked, all on one workspace
     // SMs to simulate, 0 = all. NOT_GIVEN: the chapter's, or all if a size was given. SAMPLE_AUTO:
     // a few, the same number in every chapter; more where their share of the L2 is too small.
     int sample;

@@ -12,6 +12,7 @@ typedef struct {
     const Inputs *in;
     const Reference *reference; // NULL: the outputs are not checked
     bool timed;
+    int64_t launches;  // each is checked, all on one workspace
     const char *save;  // folder for the outputs; NULL = none
     const char *trace; // the timeline's file; NULL = none
     // Where things go; `backward` NULL: the forward pass alone. Worst results are merged in.

@@ -151,6 +151,7 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
                                       : fp8 != NULL ? &rounded
                                                     : &reference,
                          .timed = time && s == 0,
+                         .launches = run->options->launches,
                          .save = check && i == last ? run->options->save : NULL,
                          .trace = run->options->trace,
                          .forward = forward,

@@ -6,8 +6,8 @@ For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the l
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
 that run, with --explain among them also what its warps waited for; with --schedule-study what it prints,
-and its pictures stand beside the lesson; <!-- run:begin make table-fp8 --> gets what that prints, which
-takes minutes. Beside the lesson it writes
+and its pictures stand beside the lesson; <!-- run:begin make table-fp8 --> and make split-shapes get what
+those print, which takes minutes. Beside the lesson it writes
 results.csv, results.png and the chapter's other pictures (chapter 5's timeline from a run of its own),
 and at last the front picture of the README; chapter 2's table is also the README's example. Every figure
 comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
@@ -37,13 +37,16 @@ PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
 PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
 PICTURES[8] = [("exp2_fit.py", False, ("exp2.png",))]
 # What a marker may name beside a run: its script.
-TABLES = {"make table-fp8": "table_fp8.py"}
+TABLES = {"make table-fp8": "table_fp8.py", "make split-shapes": "split_shapes.py"}
 # Runs whose timeline is drawn beside the lesson, where softgpu times them: of how many SMs, ./run's
 # options, timeline.py's. Chapter 7's tiles of a head are one fewer than the SMs, as on the whole GPU at 16k.
 TIMELINES = {
     5: (2, ["--steps", "warp-specialised,pingpong,intra-warpgroup"], []),
     7: (12, ["--causal", "--sms", "12", "--batch", "1", "--heads", "6", "--seqlen", "1408", "--head-dim", "128",
              "--steps", "persistent,lpt"], ["--tiles"]),
+    9: (33, ["--sms", "33", "--batch", "1", "--heads", "8", "--kv-heads", "2", "--seqlen-q", "1", "--seqlen-k",
+             "16384", "--head-dim", "128", "--check", "none", "--steps", "prefill-kernel,auto-split"],
+        ["--blocks", "33"]),
 }
 MEMORY_BOUND = (9,)  # chapters whose tables have the share of the HBM's bandwidth
 KINDS = {
@@ -220,11 +223,12 @@ def draw_timeline(program, timeline, picture):
 
 
 def table_text(script, variant, chapter):
-    """What a script of common/plot prints about a chapter, as a block of code."""
+    """What a script of common/plot prints about a chapter, as a block of code. It runs where make runs it: what
+    it keeps in results/ is not run again."""
     program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
-    with tempfile.TemporaryDirectory() as scratch:
-        done = subprocess.run([sys.executable, str(PLOT / script), str(program), os.environ["FP8_ERROR"]],
-                              stdout=subprocess.PIPE, encoding="utf-8", check=False, cwd=scratch)
+    more = [os.environ["FP8_ERROR"]] if script == "table_fp8.py" else []
+    done = subprocess.run([sys.executable, str(PLOT / script), str(program), *more],
+                          stdout=subprocess.PIPE, encoding="utf-8", check=False, cwd=ROOT)
     if done.returncode != 0:
         raise SystemExit(f"lessons: {script} ended with status {done.returncode}")
     shown = done.stdout.split("\nresults/")[0].replace("\r", "").rstrip().split("\n")

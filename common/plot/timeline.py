@@ -2,6 +2,7 @@
 
 usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K]
        timeline.py TRACE.json OUT.png --tiles
+       timeline.py TRACE.json OUT.png --blocks SMS
 
 A panel for each kernel of the trace that marks its phases, all on one scale: its warpgroups (white is
 waiting), and below them the tensor cores (whose products), the MUFUs (how many of the four work on
@@ -10,6 +11,9 @@ softmax number --skip (default: in the middle of the block's) and shows --steps 
 
 With --tiles a panel is the whole kernel and a row each of its SMs, with a bar for every tile of queries that
 its first warpgroup of consumers worked on, from the end of the one before to that of its own epilogue.
+
+With --blocks a panel is a step, which is kernels that follow each other without a gap, and a row each of the
+GPU's SMs (as many as the option says; idle ones are in no trace), with a bar for every thread block.
 """
 
 import argparse
@@ -29,6 +33,7 @@ LOOKS = {
 # Whose products: colours and hatches of warpgroups.
 OWNERS = [(DARK, None), (LIGHT, "\\\\"), (MIDDLE, "--"), (PALE, "..")]
 BINS = 240     # of the MUFUs' busy share
+GAP = 0.01     # µs between kernels of one step, at most
 TOUCHING = 4   # cycles between products that are drawn as one bar
 
 
@@ -50,7 +55,8 @@ def read(path):
         if event["ph"] != "X":
             continue
         if event["cat"] == "kernel":
-            kernels.append({"name": event["name"], "ts": event["ts"], "spans": []})
+            kernels.append({"name": event["name"], "ts": event["ts"], "end": event["ts"] + event["dur"],
+                            "spans": []})
         else:
             spans.append({"name": event["name"], "kind": event["cat"], "ts": event["ts"],
                           "sm": names[event["pid"], 0], "track": names[event["pid"], event["tid"]],
@@ -286,33 +292,78 @@ def tiles_of(kernel):
 
 
 def draw_tiles(kernels, about, options):
-    plot = load_pyplot()
-    from matplotlib.patches import Patch
-
     found = [(kernel["name"].split("<")[0], tiles_of(kernel)) for kernel in kernels]
     found = [(name, tiles) for name, tiles in found if tiles]
     if not found:
         raise SystemExit(f"timeline.py: no kernel in {options.trace} marks an epilogue")
-    longest = max(end for _, tiles in found for bars in tiles.values() for _, end in bars)
-    tall = sum(0.2 * len(tiles) + 0.8 for _, tiles in found) + 0.9
-    figure, places = plot.subplots(len(found), 1, figsize=(11, tall), squeeze=False, sharex=True)
-    for axes, (name, tiles) in zip(places[:, 0], found):
+    panels = []
+    for name, tiles in found:
         last = max(bars[-1][1] for bars in tiles.values())
         idle = 1 - sum(bars[-1][1] for bars in tiles.values()) / (last * len(tiles))
-        for row, bars in tiles.items():
+        panels.append({"name": name, "bars": tiles, "length": last, "idle": idle,
+                       "rows": range(min(tiles), max(tiles) + 1)})
+    draw_sms(panels, "a tile", about, options)
+
+
+def draw_blocks(kernels, about, options):
+    panels = []
+    for kernel in kernels:
+        blocks = [span for span in kernel["spans"] if span["kind"] == "block"]
+        if not blocks:
+            continue
+        if not panels or kernel["ts"] > panels[-1]["end"] + GAP:
+            panels.append({"names": [], "ts": kernel["ts"], "bars": {}, "rows": range(options.blocks)})
+        panel = panels[-1]
+        panel["names"].append(kernel["name"].split("<")[0])
+        panel["end"] = kernel["end"]
+        offset = (kernel["ts"] - panel["ts"]) * about["clock_ghz"] * 1000
+        for span in blocks:
+            bars = panel["bars"].setdefault(int(span["sm"].split()[1]), [])
+            bars.append((span["begin"] + offset, span["end"] + offset))
+    if not panels:
+        raise SystemExit(f"timeline.py: {options.trace} shows no thread blocks")
+    for panel in panels:
+        panel["name"] = ", ".join(panel["names"])
+        panel["length"] = (panel["end"] - panel["ts"]) * about["clock_ghz"] * 1000
+        busy = sum(covered(bars) for bars in panel["bars"].values())
+        panel["idle"] = 1 - busy / (panel["length"] * options.blocks)
+    draw_sms(panels, "a thread block", about, options)
+
+
+def covered(bars):
+    """Cycles that lie in some bar."""
+    total, until = 0, 0
+    for begin, end in sorted(bars):
+        total += max(end - max(begin, until), 0)
+        until = max(until, end)
+    return total
+
+
+def draw_sms(panels, one, about, options):
+    """A row for each SM, with bars of what it works on one after the other."""
+    plot = load_pyplot()
+    from matplotlib.patches import Patch
+
+    longest = max(panel["length"] for panel in panels)
+    heights = [len(panel["rows"]) * (0.2 if len(panel["rows"]) <= 16 else 0.08) + 0.8 for panel in panels]
+    tall = sum(heights) + 0.9
+    figure, places = plot.subplots(len(panels), 1, figsize=(11, tall), squeeze=False, sharex=True,
+                                   gridspec_kw={"height_ratios": heights})
+    for axes, panel in zip(places[:, 0], panels):
+        for row, bars in panel["bars"].items():
             for k, (begin, end) in enumerate(bars):
                 axes.barh(row, end - begin, left=begin, height=0.8, color=(DARK, LIGHT)[k % 2],
                           edgecolor="black", linewidth=0.4)
-        axes.set_title(f"{name}: {last:,.0f} cycles; SMs have nothing to do {100 * idle:.0f}% of them",
-                       fontsize=10, loc="left")
-        axes.set_ylim(max(tiles) + 0.6, min(tiles) - 0.6)
+        axes.set_title(f"{panel['name']}: {panel['length']:,.0f} cycles; SMs have nothing to do "
+                       f"{100 * panel['idle']:.0f}% of them", fontsize=10, loc="left")
+        axes.set_ylim(panel["rows"][-1] + 0.6, panel["rows"][0] - 0.6)
         axes.set_xlim(0, 1.01 * longest)
         axes.set_ylabel("SM")
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     clock = about["clock_ghz"]
     places[-1, 0].set_xlabel(f"cycles; a thousand are {1 / clock:.2f} µs at {clock:.3g} GHz\nmodelled: {about['gpu']}")
-    figure.legend(handles=[Patch(facecolor=DARK, edgecolor="black", label="a tile"),
+    figure.legend(handles=[Patch(facecolor=DARK, edgecolor="black", label=one),
                            Patch(facecolor=LIGHT, edgecolor="black", label="the next one")],
                   loc="lower center", ncols=2, frameon=False, fontsize=9)
     figure.tight_layout(rect=(0, 0.35 / tall, 1, 1))
@@ -328,10 +379,14 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--skip", type=int)
     parser.add_argument("--tiles", action="store_true")
+    parser.add_argument("--blocks", type=int, metavar="SMS")
     options = parser.parse_args()
     kernels, about = read(options.trace)
     if options.tiles:
         draw_tiles(kernels, about, options)
+        return
+    if options.blocks:
+        draw_blocks(kernels, about, options)
         return
     views = [view for view in (choose(kernel, options) for kernel in kernels) if view]
     if not views:

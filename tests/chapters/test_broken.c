@@ -139,6 +139,20 @@ START_TEST(wrong_results_end_with_1_and_say_where) {
 }
 END_TEST
 
+// A step that is right alone, on a new workspace, and leaves it so that the next launch is wrong (F43).
+START_TEST(f43_a_second_launch_on_the_same_workspace) {
+    enter_folder();
+    Outcome o = run_program("broken-chapter", "--json - --check-only --steps stale-counter");
+    ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 1);
+    o = run_program("broken-chapter", "--json - --check-only --steps stale-counter --launches 2");
+    const Json *step = step_named(outcome_json(&o, 1), "stale-counter");
+    ck_assert(!json_bool(step, "ok"));
+    ck_assert_double_gt(json_number(step, "errors.o.unwritten"), 1000); // nothing was
+    o = run_program("broken-chapter", "--json - --check-only --steps right --launches 3");
+    ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 1);
+}
+END_TEST
+
 // The worst status wins: 3 over 1.
 START_TEST(device_errors_outweigh_wrong_results) {
     enter_folder();
@@ -170,6 +184,7 @@ Suite *suite_broken(void) {
     tcase_add_loop_test(tests, wrong_results_end_with_1_and_say_where, 0, 5);
     tcase_add_test(tests, device_errors_outweigh_wrong_results);
     tcase_add_test(tests, timed_runs_are_judged_too);
+    tcase_add_test(tests, f43_a_second_launch_on_the_same_workspace);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -93,18 +93,18 @@ START_TEST(orders) {
 }
 END_TEST
 
-// Neither the order of warps nor that of asynchronous work changes a bit.
+// Neither the order of warps nor that of asynchronous work changes a bit: eight schedules, each with
+// every order of completion.
 START_TEST(same_bits_under_every_order) {
     static const char problem[] =
         "--cache-seqlens 300,0,65 --seqlen-q 2 --heads 4 --kv-heads 2 --splits 3";
+    static const char *const completions[] = {"early", "late", "random"};
     char ordered[200];
     Answer first = {0};
     enter_folder();
-    for (int s = 0; s < 6; s++) {
-        snprintf(ordered, sizeof ordered, "%s --schedule %d --async %s", problem, 5 * s,
-                 s % 3 == 0   ? "early"
-                 : s % 3 == 1 ? "late"
-                              : "random");
+    for (int s = 0; s < 3 * 9; s++) {
+        snprintf(ordered, sizeof ordered, "%s --schedule %d --async %s", problem, s / 3,
+                 completions[s % 3]);
         Answer a = answer_to(splitting[_i], ordered);
         if (s == 0) first = a;
         same_answers(&first, &a);
@@ -259,6 +259,23 @@ START_TEST(f43_a_dirty_workspace) {
                          "--check init");
     right(all_splitting, "--cache-seqlens 300,20 --seqlen-q 2 --heads 4 --kv-heads 2 --splits 4 "
                          "--check none");
+}
+END_TEST
+
+// Nor does a second launch depend on the first one's partial results, counters or new keys: it is right
+// on the workspace as that left it. (A step whose second launch is wrong: test_broken.)
+START_TEST(f43_two_launches_on_one_workspace) {
+    static const char *const problems[] = {
+        "--cache-seqlens 300,0,20 --seqlen-q 2 --heads 4 --kv-heads 2 --splits 4",
+        "--cache-seqlens 300,0,20 --heads 2 --splits 9 --causal --async random --schedule 3"};
+    enter_folder();
+    for (int p = 0; p < 2; p++) {
+        right("prefill-kernel,split-kv,gqa-packed,auto-split,cluster-combine,paged-kv --launches 2",
+              problems[p]);
+    }
+    right("cluster-combine,paged-kv --launches 3",
+          "--cache-seqlens 300,0,20 --heads 4 --kv-heads 2 --splits 4 --page-size 16 --append 2 "
+          "--seqlen-q 2 --causal --rotary 32");
 }
 END_TEST
 
@@ -538,6 +555,7 @@ Suite *suite_decode(void) {
     tcase_add_test(edges, f41_rows_of_the_merge);
     tcase_add_loop_test(edges, f42_combinations, 0, 5);
     tcase_add_test(edges, f43_a_dirty_workspace);
+    tcase_add_test(edges, f43_two_launches_on_one_workspace);
     tcase_add_loop_test(edges, f44_f46_others_change_nothing, 0, SPLITTING);
     tcase_add_loop_test(edges, f45_decode_is_prefill, 0, SPLITTING);
     tcase_add_test(edges, f47_bad_tables);

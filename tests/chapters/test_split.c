@@ -222,19 +222,92 @@ START_TEST(wave_efficiency_by_hand) {
 }
 END_TEST
 
-// A launch takes as long as a few blocks of keys: where less is saved, one split it is.
+// A launch takes as long as a few blocks of keys: where less is saved, one split it is. And three
+// quarters of the slots are as fast as all.
 START_TEST(few_keys_are_not_worth_a_merge) {
-    // 8 tiles for 12 slots walk over 16 blocks; three splits of each, in two waves, over 12
+    // 8 tiles for 12 slots walk over 16 blocks, three splits of each, in two waves, over 12;
+    // HBM brings all in the time of 11
     SplitShape shape = {8, 1, 16, 1 << 20, 12, MAX_SPLITS, false};
     ck_assert_int_eq(choose_splits(&shape), 3);
     ck_assert_int_eq(blocks_walked(&shape, 1), 16);
     ck_assert_int_eq(blocks_walked(&shape, 3), 12);
     ck_assert(!worth_merging(&shape, 3));
-    shape.key_blocks = 32; // 22 of 32
+    shape.key_blocks = 64; // 48, three quarters of 64, and HBM brings them in 43
     ck_assert(worth_merging(&shape, 3));
+    shape.tiles = 10; // ten slots ask for all that there is
+    ck_assert(!worth_merging(&shape, 6));
+    shape.key_blocks = 512;
+    ck_assert(!worth_merging(&shape, 6));
     shape.key_blocks = 16;
     shape.tiles = 1; // 11 splits: 2 of 16
     ck_assert(worth_merging(&shape, choose_splits(&shape)));
+}
+END_TEST
+
+// 28 splits of 32 blocks have two blocks each, or one: 32 end in half the time, and take no wave more.
+START_TEST(no_split_longer_than_need_be) {
+    static const struct {
+        int64_t tiles, key_blocks;
+        int slots, max_splits, chosen, splits;
+    } rows[] = {
+        {1, 32, 33, 128, 28, 32},    // one block each
+        {8, 2048, 132, 128, 15, 16}, // 128 blocks, not 137
+        {8, 2048, 132, 15, 13, 15},  // as many as there may be
+        {2, 256, 33, 128, 15, 16},   // 16 blocks, not 18
+        {1, 8, 33, 128, 7, 8},       //
+        {4, 32, 33, 128, 7, 8},      // 4, not 5; 9 would be a second wave
+        {1, 40, 132, 128, 34, 40},   //
+        {16, 64, 108, 128, 6, 6},    // 7 would be a second wave
+        {1, 100, 33, 128, 29, 29},   // 4 blocks; 33 splits have 4, too
+        {5, 200, 33, 128, 6, 6},     // the wave is full
+        {44, 512, 132, 128, 3, 3},   //
+        {106, 512, 132, 128, 1, 1},  // full without
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        const SplitShape shape = {
+            rows[r].tiles,      1,    rows[r].key_blocks, 1 << 20, rows[r].slots,
+            rows[r].max_splits, false};
+        ck_assert_int_eq(choose_splits(&shape), rows[r].chosen);
+        ck_assert_int_eq(shorten_longest(&shape, rows[r].chosen), rows[r].splits);
+    }
+}
+END_TEST
+
+// What the steps take: where it splits, the efficiency is within 15% of the best, no number of as many
+// waves has shorter splits, and none between the rule's and this one has as short ones. Where it
+// doesn't, the tiles fill the GPU, keys are few, or no more than a merge's time is saved.
+START_TEST(splits_for_any_shape) {
+    int wrong = 0, split = 0, whole = 0;
+    for (int slots = 8; slots <= 264; slots += 16)
+        for (int64_t tiles = 1; tiles <= slots + 3; tiles += 1 + tiles / 8)
+            for (int64_t blocks = 1; blocks <= 2500; blocks += 1 + blocks / 3) {
+                const SplitShape shape = {tiles, 1, blocks, 1 << 20, slots, MAX_SPLITS, false};
+                const int chosen = choose_splits(&shape), splits = splits_for(&shape);
+                if (splits == 1) {
+                    whole++;
+                    wrong += tiles < 0.8 * slots && blocks > 4 && chosen > 1 &&
+                             worth_merging(&shape, shorten_longest(&shape, chosen));
+                    continue;
+                }
+                split++;
+                double best = 0;
+                for (int s = 1; s <= MAX_SPLITS && s <= blocks && s <= slots; s++)
+                    if (wave_efficiency(tiles, s, slots) > best)
+                        best = wave_efficiency(tiles, s, slots);
+                wrong += wave_efficiency(tiles, splits, slots) < 0.85 * best;
+                const int64_t waves = (tiles * splits + slots - 1) / slots;
+                wrong += waves != (tiles * chosen + slots - 1) / slots || splits < chosen;
+                wrong += splits > blocks || splits > MAX_SPLITS;
+                for (int s = chosen; s <= MAX_SPLITS && s <= blocks; s++) {
+                    if (tiles * s > waves * slots) break;
+                    wrong += blocks_walked(&shape, s) < blocks_walked(&shape, splits);
+                    wrong +=
+                        s < splits && blocks_walked(&shape, s) == blocks_walked(&shape, splits);
+                }
+            }
+    ck_assert_int_eq(wrong, 0);
+    ck_assert_int_gt(split, 1000);
+    ck_assert_int_gt(whole, 1000);
 }
 END_TEST
 
@@ -266,6 +339,8 @@ Suite *suite_split(void) {
     tcase_add_test(number, the_fewest_splits_near_the_best);
     tcase_add_test(number, wave_efficiency_by_hand);
     tcase_add_test(number, few_keys_are_not_worth_a_merge);
+    tcase_add_test(number, no_split_longer_than_need_be);
+    tcase_add_test(number, splits_for_any_shape);
     tcase_add_test(number, f51_a_window_is_what_is_split);
     suite_add_tcase(suite, number);
     return suite;

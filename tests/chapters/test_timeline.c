@@ -139,6 +139,9 @@ START_TEST(picture) {
     ck_assert_int_eq(outcome.status, 0);
     snprintf(command, sizeof command, "%s %s tiles.json tiles.png --tiles 2>err", python, script);
     ck_assert_msg(system(command) == 0 && file_exists("tiles.png"), "%s", file_text("err"));
+    // And all thread blocks, beside SMs that have none.
+    snprintf(command, sizeof command, "%s %s tiles.json b.png --blocks 9 2>err", python, script);
+    ck_assert_msg(system(command) == 0 && file_exists("b.png"), "%s", file_text("err"));
 }
 END_TEST
 

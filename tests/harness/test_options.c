@@ -92,6 +92,7 @@ START_TEST(bad_usage_is_refused) {
         {"--deterministic", "chapter 4"},
         {"--explain --check-only", "--explain: needs times"},
         {"--sample few", "--sample few"},
+        {"--launches 0", "--launches 0"},
         {"--trace x --check-only", "--trace: with --check-only"},
         {"--stats=1", "takes no value"},
         {"--batch 2147483647 --heads 2147483647", "too many"},

@@ -7,9 +7,9 @@
 
 typedef enum { RIGHT, DROPPED_TILE, WRONG_BASE, NAN_ROW, UNWRITTEN, SWAPPED_HEADS } Fault;
 
-// One block a query row of one head, one thread a column; fp32 and head_dim 64 alone.
-__global__ void row_attention(const Attention a, Fault fault) {
-    const BlockWork work = block_work(blockIdx.x, a.seqlen_q, a.heads);
+// A query row of one head, one thread a column; fp32 and head_dim 64 alone.
+__device__ static inline void attend_row(const Attention &a, Fault fault, uint32_t row) {
+    const BlockWork work = block_work(row, a.seqlen_q, a.heads);
     const int head = fault == SWAPPED_HEADS ? a.heads - 1 - work.head : work.head;
     const float *q = (const float *)a.q +
                      row_offset(work.batch, work.tile, head, a.seqlen_q, a.heads, a.head_dim);
@@ -31,6 +31,18 @@ __global__ void row_attention(const Attention a, Fault fault) {
     if (threadIdx.x == 0)
         a.lse[vector_offset(work.batch, work.head, work.tile, a.heads, a.seqlen_q)] =
             fault == WRONG_BASE ? log2f(sum) : logf(sum);
+}
+
+__global__ void row_attention(const Attention a, Fault fault) {
+    attend_row(a, fault, blockIdx.x);
+}
+
+// Blocks take their rows from a counter in the workspace.
+__global__ void counted_rows(const Attention a, uint32_t rows) {
+    __shared__ uint32_t row;
+    if (threadIdx.x == 0) row = atomicAdd((uint32_t *)a.workspace, 1);
+    __syncthreads(); // thread 0's row → all threads
+    if (row < rows) attend_row(a, RIGHT, row);
 }
 
 __global__ void read_past_the_end(const Attention a) {
@@ -103,6 +115,20 @@ static cudaError_t deadlock(const Attention *a) {
     return cudaGetLastError();
 }
 
+// Sets the counter of a workspace that it hasn't seen, and never again.
+static cudaError_t stale_counter(const Attention *a) {
+    static const void *seen;
+    const uint32_t rows = (uint32_t)(a->batch * a->heads * a->seqlen_q);
+    if (a->workspace != seen) cudaMemsetAsync(a->workspace, 0, sizeof(uint32_t), a->stream);
+    seen = a->workspace;
+    counted_rows<<<rows, a->head_dim, 0, a->stream>>>(*a, rows);
+    return cudaGetLastError();
+}
+
+static size_t counter_bytes(const Attention *) {
+    return sizeof(uint32_t);
+}
+
 // A launch that no GPU takes: more threads than a block holds.
 static cudaError_t bad_launch(const Attention *a) {
     row_attention<<<1, 2048, 0, a->stream>>>(*a, RIGHT);
@@ -127,3 +153,6 @@ STEP(step_out_of_bounds, "out-of-bounds", out_of_bounds);
 STEP(step_barrier, "barrier", barrier);
 STEP(step_deadlock, "deadlock", deadlock);
 STEP(step_bad_launch, "bad-launch", bad_launch);
+const Step step_stale_counter = {
+    9,   "stale-counter", "stale-counter", false, refuses, counter_bytes, stale_counter, NULL, NULL,
+    NULL};

@@ -9,7 +9,8 @@ extern "C" {
 #endif
 
 extern const Step step_right, step_dropped_tile, step_wrong_base, step_nan_row, step_unwritten,
-    step_swapped_heads, step_out_of_bounds, step_barrier, step_deadlock, step_bad_launch;
+    step_swapped_heads, step_out_of_bounds, step_barrier, step_deadlock, step_bad_launch,
+    step_stale_counter;
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,9 @@
 #include "harness/chapter.h"
 
 static const Step *const steps[] = {
-    &step_right,         &step_dropped_tile,  &step_wrong_base, &step_nan_row,  &step_unwritten,
-    &step_swapped_heads, &step_out_of_bounds, &step_barrier,    &step_deadlock, &step_bad_launch,
+    &step_right,     &step_dropped_tile,  &step_wrong_base,    &step_nan_row,
+    &step_unwritten, &step_swapped_heads, &step_out_of_bounds, &step_barrier,
+    &step_deadlock,  &step_bad_launch,    &step_stale_counter,
 };
 
 #define PROBLEM                                                                                    \
