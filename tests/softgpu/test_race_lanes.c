@@ -240,7 +240,7 @@ START_TEST(one_case) {
     for (int way = 0; way < WAYS; way++) {
         char body[6000];
         set_up();
-    apart = true;
+        apart = true;
         options.async = orders[way % ORDERS];
         options.schedule = (uint64_t)(way / ORDERS);
         options.checks = CHECK_RACE;
@@ -267,14 +267,14 @@ START_TEST(shuffle) {
     static const char writes[] = SET_UP WRITE "shfl.sync.idx.b32 %r5, %t, 0, 31, 0xffffffff;" TAKE;
     for (int strict = 0; strict < 2; strict++) {
         set_up();
-    apart = true;
+        apart = true;
         options.checks = CHECK_RACE;
         options.strict = strict;
         ck_assert_int_eq(run(THREADS, waits), 0);
         ck_assert(strict == (findings_get(0) != NULL));
         if (strict) expect_finding(FINDING_RACE, two_warps);
         set_up();
-    apart = true;
+        apart = true;
         options.checks = CHECK_RACE;
         options.strict = strict;
         ck_assert_int_eq(run(THREADS, writes), 0);

@@ -342,10 +342,10 @@ struct LaunchState {
     const struct KernelPace *pace; // timing/pace.h; NULL unless the launch is timed
     unsigned checks;
     uint64_t schedule;
-    uint64_t started;     // blocks, those that were cancelled too
-    struct Grid *grid;    // machine/grid.h
+    uint64_t started;          // blocks, those that were cancelled too
+    struct Grid *grid;         // machine/grid.h
     struct GlobalRaces *races; // check/race_global.h; NULL: not checked
-    atomic_uchar *defers; // per instruction: has it answered FLOW_DEFER in this launch?
+    atomic_uchar *defers;      // per instruction: has it answered FLOW_DEFER in this launch?
     // The constant pool by rank in the cluster: addresses of shared memory carry the rank.
     const uint8_t *constants[CLUSTER_MAX];
     uint32_t registers; // of a thread when it starts
