@@ -18,13 +18,14 @@ static const char *from_environment(const char *variable, const char *otherwise)
 // Runs tests/programs/phases.cu under the launcher; returns what system() does.
 static int run_phases(const char *options) {
     char command[2048];
-    char *launcher = realpath(from_environment("TEST_LAUNCHER", "build/softgpu/softgpu"), NULL);
-    char *folder = realpath(from_environment("TEST_PROGRAMS", "build/tests/cuda"), NULL);
-    ck_assert(launcher != NULL && folder != NULL);
-    enter_folder();
+    static char *launcher, *folder; // from where the test began
+    if (launcher == NULL) {
+        launcher = realpath(from_environment("TEST_LAUNCHER", "build/softgpu/softgpu"), NULL);
+        folder = realpath(from_environment("TEST_PROGRAMS", "build/tests/cuda"), NULL);
+        ck_assert(launcher != NULL && folder != NULL);
+        enter_folder();
+    }
     snprintf(command, sizeof command, "%s %s %s/phases >out 2>err", launcher, options, folder);
-    free(launcher);
-    free(folder);
     return system(command);
 }
 
