@@ -398,7 +398,7 @@ static const struct {
 } refusals[] = {
     {"--steps recompute-tensor-cores --dtype fp32", "fp16 and bf16"},
     {"--steps standard-tensor-cores --dtype fp32", "fp16 and bf16"},
-    {"--dtype fp8", "chapter 6"},
+    {"--dtype fp8", "chapters 6"},
     {"--deterministic=1", "takes no value"},
 };
 

@@ -103,7 +103,7 @@ static const struct {
     const char *arguments, *sentence;
 } refusals[] = {
     {"--steps intra-warpgroup --dtype fp32", "wgmma multiplies fp16 and bf16"},
-    {"--steps intra-warpgroup --dtype fp8", "chapter 6"},
+    {"--steps intra-warpgroup --dtype fp8", "chapters 6"},
     {"--steps pingpong", "backward not run: pingpong: no backward pass"},
 };
 
