@@ -60,7 +60,7 @@ START_TEST(bad_usage_is_refused) {
         {"--head-dim 136", "make chapter-2 HEAD_DIMS=\"64 128 192\""},
         {"--head-dim 256", "make chapter-2 HEAD_DIMS=\"64 128 256\""},
         {"--dtype fp64", "--dtype"},
-        {"--dtype fp8", "chapter 6"},
+        {"--dtype fp8", "chapters 6 and 7"},
         {"--window 5", "--window"},
         {"--window 5,", "--window"},
         {"--window -2,0", "-1"},
