@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -154,8 +155,11 @@ static Outcome run_words(const char *name, const char *format, va_list arguments
         _exit(127);
     }
     int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    struct rusage usage = {0};
+    ck_assert_int_eq(wait4(child, &status, 0, &usage), child);
     o.seconds = now() - start;
+    o.cpu_seconds = (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+                    1e-6 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
     o.out = file_text(out);
     o.err = file_text(err);
     unlink(out);

@@ -9,7 +9,8 @@
 typedef struct {
     int status; // exit status
     double seconds;
-    char *out, *err; // what it printed
+    double cpu_seconds; // of its threads together, whatever else the machine does
+    char *out, *err;    // what it printed
     char command[1024];
 } Outcome;
 

@@ -43,7 +43,6 @@ static void naive_is_the_model(const Json *json) {
 // The promise is 30 s on two cores; such a run takes a few seconds.
 START_TEST(ordinary_problem_in_time) {
     enter_folder();
-    unsetenv("SOFTGPU_THREADS"); // as a person runs it: both cores
     const int chapter = _i / 2 + 1;
     Outcome o = run_chapter(chapter,
                             "--json - --batch 1 --heads 4 --seqlen 1024 --head-dim 64 "
@@ -52,7 +51,8 @@ START_TEST(ordinary_problem_in_time) {
     Json *json = outcome_json(&o, 0);
     ck_assert_int_ge(every_step_is_ok(&o, json), chapter == 1 ? 1 : 3);
     naive_is_the_model(json);
-    ck_assert_msg(o.seconds < 30, "%.1f s", o.seconds);
+    // Of the CPU, since other tests run beside: on a machine of its own it takes no longer.
+    ck_assert_msg(o.cpu_seconds < 30, "%.1f s of CPU, %.1f s in all", o.cpu_seconds, o.seconds);
     for (const Json *s = json_at(json, "steps")->first; s != NULL; s = s->next) {
         ck_assert(json_number(s, "time_us") > 0);
         ck_assert_str_eq(json_text(s, "time_kind"), "modelled");
