@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "check.h"
+#include "matrix_map.h"
 
 #include "device/elect.h"
 #include "device/proxy.h"
@@ -240,24 +241,6 @@ static int number(int matrix, int row, int column) {
     return (row * 7 + column * (column / 3 + 1) + row * column + matrix * 3) % 5 - 2;
 }
 
-static void make_map(CUtensorMap *map, const char *name, const __half *first, int rows, int columns,
-                     int box_rows) {
-    TensorBox tensor = {};
-    tensor.name = name;
-    tensor.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    tensor.number_bytes = 2;
-    tensor.first = first;
-    tensor.size[0] = columns;
-    tensor.size[1] = rows;
-    tensor.size[2] = tensor.size[3] = 1;
-    tensor.stride[0] = columns * 2;
-    tensor.stride[1] = tensor.stride[2] = (uint64_t)rows * columns * 2;
-    tensor.box[0] = STEP;
-    tensor.box[1] = box_rows;
-    tensor.box[2] = tensor.box[3] = 1;
-    CUDA(make_tensor_map(map, &tensor, CU_TENSOR_MAP_SWIZZLE_128B));
-}
-
 typedef void (*Kernel)(Maps, float *, int, int);
 
 #define KERNEL(name) {#name, gemm<name>},
@@ -283,8 +266,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < m * k; i++) a[i] = __float2half((float)a_number[i]);
     for (int i = 0; i < n * k; i++) b[i] = __float2half((float)b_number[i]);
     Maps maps;
-    make_map(&maps.a, "A", a, m, k, ROWS);
-    make_map(&maps.b, "B", b, n, k, COLUMNS / 2);
+    make_matrix_map(&maps.a, "A", a, m, k, ROWS, STEP, CU_TENSOR_MAP_SWIZZLE_128B);
+    make_matrix_map(&maps.b, "B", b, n, k, COLUMNS / 2, STEP, CU_TENSOR_MAP_SWIZZLE_128B);
 
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;

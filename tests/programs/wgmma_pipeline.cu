@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "check.h"
+#include "matrix_map.h"
 
 #include "device/elect.h"
 #include "device/named_barrier.h"
@@ -255,25 +256,6 @@ static int number(int matrix, int row, int column) {
     return (row * 7 + column * 5 + row * column + matrix * 3) % 5 - 2;
 }
 
-// A row-major matrix and the box that is copied at a time.
-static void make_map(CUtensorMap *map, const char *name, const __half *first, int rows, int columns,
-                     int box_rows, int box_columns, CUtensorMapSwizzle swizzle) {
-    TensorBox tensor = {};
-    tensor.name = name;
-    tensor.type = CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-    tensor.number_bytes = 2;
-    tensor.first = first;
-    tensor.size[0] = columns;
-    tensor.size[1] = rows;
-    tensor.size[2] = tensor.size[3] = 1;
-    tensor.stride[0] = columns * 2;
-    tensor.stride[1] = tensor.stride[2] = (uint64_t)rows * columns * 2;
-    tensor.box[0] = box_columns;
-    tensor.box[1] = box_rows;
-    tensor.box[2] = tensor.box[3] = 1;
-    CUDA(make_tensor_map(map, &tensor, swizzle));
-}
-
 typedef void (*Kernel)(Maps, int);
 
 #define KERNEL(name) {#name, pipeline<name>},
@@ -298,11 +280,11 @@ int main(int argc, char **argv) {
     for (int i = 0; i < m * k; i++) a[i] = __float2half((float)a_number[i]);
     for (int i = 0; i < k * n; i++) b[i] = __float2half((float)b_number[i]);
     Maps maps;
-    make_map(&maps.a, "A", a, m, k, ROWS, BOX,
-             s == UNSWIZZLED_BOX ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B);
-    make_map(&maps.b, "B", b, k, n, STEP, s == WRONG_BOX ? BOX / 2 : BOX,
-             s == WRONG_BOX ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B);
-    make_map(&maps.c, "C", c, m, n, ROWS, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
+    make_matrix_map(&maps.a, "A", a, m, k, ROWS, BOX,
+                    s == UNSWIZZLED_BOX ? CU_TENSOR_MAP_SWIZZLE_NONE : CU_TENSOR_MAP_SWIZZLE_128B);
+    make_matrix_map(&maps.b, "B", b, k, n, STEP, s == WRONG_BOX ? BOX / 2 : BOX,
+                    s == WRONG_BOX ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B);
+    make_matrix_map(&maps.c, "C", c, m, n, ROWS, BOX, CU_TENSOR_MAP_SWIZZLE_128B);
 
     cudaLaunchAttribute cluster;
     cluster.id = cudaLaunchAttributeClusterDimension;
