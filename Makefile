@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu timeline splits split-shapes compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
+.PHONY: help softgpu timeline splits split-shapes latency compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -93,6 +93,7 @@ help:
 	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
 	@echo "make splits           what the number of splits does in chapter 9: results/splits.png"
 	@echo "make split-shapes     its choice of splits beside the best of a sweep, for 30 problems (minutes)"
+	@echo "make latency          what a token takes there, from 1 to 64 sequences of 1k to 128k keys (minutes)"
 	@echo "make ladder           TFLOP/s over the sequence length, as in the papers' figures (takes long)"
 	@echo "make bench-softgpu    how fast the emulator is, beside plain C"
 	@echo "make table-fa1        FlashAttention's table of FLOPs, HBM bytes and time, counted again"
@@ -282,6 +283,10 @@ splits: softgpu $(BUILD)/$(VARIANT)/chapter-9/run
 # The choice beside the best of a sweep, for 30 problems (minutes).
 split-shapes: softgpu $(BUILD)/$(VARIANT)/chapter-9/run
 	@python3 common/plot/split_shapes.py $(BUILD)/$(VARIANT)/chapter-9/run
+
+# What a token takes, by batch and context (minutes).
+latency: softgpu $(BUILD)/$(VARIANT)/chapter-9/run
+	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/latency.py $(BUILD)/$(VARIANT)/chapter-9/run results/latency.png
 
 # ---- lessons: the numbers between their markers, and the pictures beside them
 

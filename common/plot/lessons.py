@@ -6,13 +6,13 @@ For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the l
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
 that run, with --explain among them also what its warps waited for; with --schedule-study what it prints,
-and its pictures stand beside the lesson; <!-- run:begin make table-fp8 --> and make split-shapes get what
-those print, which takes minutes. Beside the lesson it writes
-results.csv, results.png and the chapter's other pictures (chapter 5's timeline from a run of its own),
-and at last the front picture of the README; chapter 2's table is also the README's example. Every figure
-comes from the run; what was not measured is a dash, and a run's warning that its sample is too small
-stands below its table, and on the terminal. Needs nothing but Python; without matplotlib
-($PLOT_PYTHON) the pictures stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
+and its pictures stand beside the lesson; <!-- run:begin make table-fp8 -->, make split-shapes and make
+latency get what those print, which takes minutes. Beside the lesson it writes results.csv, results.png
+and the chapter's other pictures (chapter 5's timeline from a run of its own), and at last the front
+picture of the README; chapter 2's table is also the README's example. Every figure comes from the run;
+what was not measured is a dash, and a run's warning that its sample is too small stands below its
+table, and on the terminal. Needs nothing but Python; without matplotlib ($PLOT_PYTHON) the pictures
+stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
 """
 
 import glob
@@ -37,7 +37,8 @@ PICTURES[5] = [("layouts.py", False, ("layouts.png",)),
 PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
 PICTURES[8] = [("exp2_fit.py", False, ("exp2.png",))]
 # What a marker may name beside a run: its script.
-TABLES = {"make table-fp8": "table_fp8.py", "make split-shapes": "split_shapes.py"}
+TABLES = {"make table-fp8": "table_fp8.py", "make split-shapes": "split_shapes.py",
+          "make latency": "latency.py"}
 # Runs whose timeline is drawn beside the lesson, where softgpu times them: of how many SMs, ./run's
 # options, timeline.py's. Chapter 7's tiles of a head are one fewer than the SMs, as on the whole GPU at 16k.
 TIMELINES = {
@@ -281,6 +282,7 @@ def write_lesson(variant, chapter):
         draw(script, *inputs, *(folder / name for name in files))
     if chapter == 9:
         draw("splits.py", program, folder / "splits.csv", folder / "splits.png")
+        draw("latency.py", program, folder / "latency.png")
     if chapter in TIMELINES:
         draw_timeline(program, TIMELINES[chapter], folder / "timeline.png")
 
