@@ -97,7 +97,7 @@ static const OptionLine lines[] = {
      "what the study counts for a tile and a block of keys; else 0,1"},
     {"sweep", "NAME=A,B,…", TAKES_SWEEP, AT(sweep), 0, "a size option, one run for each value"},
     {"device", "WHERE", TAKES_DEVICE, AT(device), 0, "auto, gpu or softgpu"},
-    {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, h100, h200 or b200"},
+    {"gpu", "NAME", TAKES_TEXT, AT(gpu), 0, "softgpu models a100, a100-40gb, h100, h200 or b200"},
     {"clock", "GHZ", TAKES_CLOCK, AT(clock), 0, "the modelled clock; else what the GPU sustains"},
     {"sms", "N", TAKES_COUNT, AT(sms), 0, "model a GPU with N SMs, the rest in proportion"},
     {"sample", "N", TAKES_SAMPLE, AT(sample), 0,
@@ -516,7 +516,7 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
         return refuse(message, "--strict and --no-strict: only one of them");
     }
     if (!options_trace_fits(o, message)) return false;
-    if (!names_known("gpu", o->gpu, "a100 h100 h200 b200", false, message) ||
+    if (!names_known("gpu", o->gpu, "a100 a100-40gb h100 h200 b200", false, message) ||
         !names_known("async", o->async, "early late random", false, message) ||
         !names_known("numerics", o->numerics, "fast hardware", false, message) ||
         !names_known("check", o->check, "mem init race sync all none", true, message)) {

@@ -12,7 +12,7 @@ typedef enum { NUMERICS_DEFAULT, NUMERICS_FAST, NUMERICS_HARDWARE } Numerics;
 enum { CHECK_MEM = 1, CHECK_INIT = 2, CHECK_RACE = 4, CHECK_SYNC = 8 };
 
 typedef struct {
-    const char *gpu;   // SOFTGPU_GPU: a100, h100, h200, b200; NULL = by the program
+    const char *gpu;   // SOFTGPU_GPU: a100, a100-40gb, h100, h200, b200; NULL = by the program
     unsigned checks;   // SOFTGPU_CHECK: CHECK_… bits
     uint64_t schedule; // SOFTGPU_SCHEDULE
     AsyncOrder async;  // SOFTGPU_ASYNC
@@ -31,7 +31,7 @@ typedef struct {
 } Settings;
 
 // Reads the environment. Returns NULL and fills *settings, or a message that names the variable and
-// the mend ("SOFTGPU_GPU=h101: unknown GPU; one of a100, h100, h200, b200").
+// the mend ("SOFTGPU_GPU=h101: unknown GPU; one of a100, a100-40gb, h100, h200, b200").
 const char *settings_read(Settings *settings);
 
 #endif

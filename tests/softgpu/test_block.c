@@ -487,6 +487,8 @@ START_TEST(times_make_sense) {
         for (int op = 0; op < OP_COUNT; op++) ck_assert_int_ge(t->op[op].interval, 1);
     }
     ck_assert_ptr_eq(timing_of("test"), timing_of("h100"));
+    ck_assert_ptr_eq(timing_of("a100-40gb"), timing_of("a100"));
+    ck_assert_ptr_eq(timing_of("a100x"), timing_of("h100"));
 }
 END_TEST
 

@@ -27,7 +27,7 @@ static const char usage[] =
     "usage: softgpu [options] PROGRAM [ARGS]\n"
     "Runs a CUDA program (built with nvcc -cudart shared, holding PTX) on the CPU, checking it.\n"
     "\n"
-    "  --gpu NAME        the GPU to model: a100, h100, h200, b200 (default: by the program)\n"
+    "  --gpu NAME        the GPU to model: a100, a100-40gb, h100, h200, b200 (default: by the program)\n"
     "  --check LIST      mem,init,race (shared memory for now),sync, all or none (default all)\n"
     "  --schedule SEED   another order of warps and completions (default 0)\n"
     "  --async ORDER     early, late or random: when asynchronous work completes\n"

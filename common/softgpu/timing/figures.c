@@ -16,7 +16,8 @@
 //
 // Memory bandwidth is what copies reach, not the data sheet's: h100 3.02 to 3.09 TB/s of 3.35; h200
 // 3.99 to 4.10 of 4.8 (FlashGPU-Sim); b200 7.06 to 7.26 of 8 (SemiAnalysis, TMA); a100 the h100's
-// share (0.91) of 2.04.
+// share (0.91) of 2.04, and a100-40gb of the 1.555 that its data sheet has. But for its memory that is
+// the same chip; FlashAttention's first paper measured on it (section 4.3).
 //
 // L2 bandwidth: a100 5120 B/clk (A100 whitepaper); h100 7.68 TB/s at 1.5 GHz = 5120 B/clk and b200
 // 20.1 TB/s at 1.964 GHz = 10240 B/clk (FlashGPU-Sim's calibrated configurations).
@@ -55,6 +56,43 @@ static const GpuFigures all[] = {
         .boost_ghz = 1.41,
         .memory_bytes = 81920 * MB,
         .hbm_bytes_per_s = 1.86e12,
+        .l2_bytes = 40 * MB,
+        .l2_bytes_per_clk = 5120,
+        .l1_bytes = 192 * KB,
+        .shared_per_sm = 164 * KB,
+        .shared_per_cta = 163 * KB,
+        .shared_reserved = 1 * KB,
+        .registers_per_sm = 65536,
+        .threads_per_sm = 2048,
+        .ctas_per_sm = 32,
+        .fma_lanes = 64,
+        .alu_lanes = 64,
+        .compare_lanes = 64,
+        .imad_lanes = 64,
+        .fp64_lanes = 32,
+        .mufu_lanes = 16,
+        .convert_lanes = 16,
+        .lsu_lanes = 32,
+        .shared_bytes_per_clk = 128,
+        .tensor_flops_f16 = 2048,
+        .tensor_flops_tf32 = 1024,
+        .tensor_flops_fp8 = 0,
+        .tensor_flops_f64 = 128,
+        .launch_us = 2.7,
+        .pcie_bytes_per_s = 25e9,
+    },
+    {
+        .name = "a100-40gb",
+        .full_name = "NVIDIA A100-SXM4-40GB",
+        .capability_major = 8,
+        .capability_minor = 0,
+        .sms = 108,
+        .gpc_sizes = {16, 16, 16, 16, 16, 14, 14},
+        .gpcs = 7,
+        .clock_ghz = 1.23,
+        .boost_ghz = 1.41,
+        .memory_bytes = 40960 * MB,
+        .hbm_bytes_per_s = 1.42e12,
         .l2_bytes = 40 * MB,
         .l2_bytes_per_clk = 5120,
         .l1_bytes = 192 * KB,

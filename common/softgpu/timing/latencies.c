@@ -343,8 +343,9 @@ static const GpuTiming all[] = {
 };
 
 const GpuTiming *timing_of(const char *gpu_name) {
+    const size_t chip = strcspn(gpu_name, "-"); // behind it stands which memory the board has
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        if (!strcmp(all[i].name, gpu_name)) return &all[i];
+        if (strlen(all[i].name) == chip && !strncmp(all[i].name, gpu_name, chip)) return &all[i];
     }
     return timing_of("h100");
 }
