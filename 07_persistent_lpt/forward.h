@@ -450,20 +450,25 @@ __device__ static inline void finish_tile(float (&o_reg)[HEAD_DIM / 8][4],
                                           const ForwardMaps &maps, const Work &work, int warpgroup,
                                           uint32_t n, uint32_t next_use) {
     PHASE("epilogue");
+    float sum[2];
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const float sum = quad_sum(row_sum[half]);
-        scale_output<HEAD_DIM>(o_reg, half, sum > 0 ? 1 / sum : 0);
-        const int row = token_of_fragment(a, work, half);
-        if (threadIdx.x % 4 == 0 && row < work.seqlen_q)
-            a.lse[vector_offset(work.batch, head_of_fragment(a, work, half), work.q_start + row,
-                                a.heads, a.varlen ? a.total_q : a.seqlen_q)] =
-                log_sum_exp_base_2(row_max[half], sum);
+        sum[half] = quad_sum(row_sum[half]);
+        scale_output<HEAD_DIM>(o_reg, half, sum[half] > 0 ? 1 / sum[half] : 0);
     }
     T *o_smem = smem.o(warpgroup, next_use);
     wait_for_output_place(smem, warpgroup, n, next_use);
     write_output<T, HEAD_DIM, KEYS>(o_smem, o_reg);
     hand_over(o_smem, a, smem, maps, work, warpgroup);
+    // lse last: now O's registers are free.
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int row = token_of_fragment(a, work, half), head = head_of_fragment(a, work, half);
+        if (threadIdx.x % 4 == 0 && row < work.seqlen_q)
+            a.lse[vector_offset(work.batch, head, work.q_start + row, a.heads,
+                                a.varlen ? a.total_q : a.seqlen_q)] =
+                row_lse(row_max[half], sum[half], a, head);
+    }
 }
 
 // All that a store warp does.

@@ -339,10 +339,15 @@ __device__ static inline Tiles tiles_of_work(const Work &work, int warpgroup) {
     return tiles;
 }
 
+// A head's sink as the rows' maxima are, in base 2 and 2^8 weights; -inf: there is none.
+__device__ static inline float sink_max(const Attention &a, int head) {
+    return a.has_sink ? a.sink[head] * CUDART_L2E_F - WEIGHT_BITS : -CUDART_INF_F;
+}
+
 // Before the first block: nothing, or the head's sink (softmax.h of this chapter).
 __device__ static inline RowSoftmax begin_row(const Attention &a, int head) {
     RowSoftmax row;
-    row.max = a.has_sink ? a.sink[head] * CUDART_L2E_F - WEIGHT_BITS : -CUDART_INF_F;
+    row.max = sink_max(a, head);
     row.sum = a.has_sink && threadIdx.x % 4 == 0 ? exp2f(WEIGHT_BITS) : 0;
     row.base = 0;
     row.rescale = 1;
@@ -361,7 +366,10 @@ __device__ static inline void finish_tile(float (&o_reg)[HEAD_DIM / 8][4],
         const float sum = quad_sum(rows[half].sum);
         scale_output<HEAD_DIM>(o_reg, half, sum > 0 ? v_scale / sum : 0);
         // The weights' 2^8 goes where that is exact: taken off behind the logarithm it would round.
-        lse[half] = log_sum_exp_base_2(rows[half].max + WEIGHT_BITS, sum * exp2f(-WEIGHT_BITS));
+        const float max = rows[half].max, one = sum * exp2f(-WEIGHT_BITS);
+        lse[half] = a.has_sink && max == sink_max(a, work.head) // exp2.h's log_sum_exp_of_sink
+                        ? a.sink[work.head] + logf(one)
+                        : log_sum_exp_base_2(max + WEIGHT_BITS, one);
     }
     FusedWork<Output> rows_of_block;
     rows_of_block.batch = work.batch;

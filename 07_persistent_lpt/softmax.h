@@ -58,6 +58,12 @@ __device__ static inline void begin_softmax(float (&row_max)[2], float (&row_sum
     row_sum[0] = row_sum[1] = a.has_sink && threadIdx.x % 4 == 0 ? 1 : 0;
 }
 
+// lse of a row of a head, after the last block.
+__device__ static inline float row_lse(float row_max, float row_sum, const Attention &a, int head) {
+    if (!a.has_sink) return log_sum_exp_base_2(row_max, row_sum);
+    return log_sum_exp_of_sink(row_max, row_sum, a.sink[head]);
+}
+
 // s_reg: products → weights, relative to the new maximum. Returns in rescale what the rows' older
 // weights are to be multiplied with.
 template <int KEYS>

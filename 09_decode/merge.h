@@ -73,16 +73,19 @@ __device__ static inline float4 normalised(const Merged &row) {
 template <typename T>
 __device__ static inline void store_row(const Attention &a, Merged row, int64_t lse_at,
                                         int64_t o_at, int head, int column) {
+    const float sink = a.has_sink ? a.sink[head] : 0;
     if (a.has_sink) {
-        const float sink = a.sink[head] * CUDART_L2E_F, max = fmaxf(row.max, sink);
+        const float max = fmaxf(row.max, sink * CUDART_L2E_F);
         Merged both = begin_merge(max);
         add_part(both, part_weight(both, row.max), row.sum, row.o);
-        add_part(both, part_weight(both, sink), 1, make_float4(0, 0, 0, 0));
+        add_part(both, part_weight(both, sink * CUDART_L2E_F), 1, make_float4(0, 0, 0, 0));
         row = both;
     }
     const float4 o = normalised(row);
     *(uint2 *)((T *)a.o + o_at + column) = make_uint2(pack2<T>(o.x, o.y), pack2<T>(o.z, o.w));
-    if (column == 0) a.lse[lse_at] = log_sum_exp_base_2(row.max, row.sum);
+    if (column == 0)
+        a.lse[lse_at] = a.has_sink ? log_sum_exp_of_sink(row.max, row.sum, sink)
+                                   : log_sum_exp_base_2(row.max, row.sum);
 }
 
 #endif

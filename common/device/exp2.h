@@ -61,6 +61,14 @@ __device__ static inline float log_sum_exp_base_2(float row_max, float row_sum) 
     return row_sum == 0 ? -CUDART_INF_F : fmaf(row_max, CUDART_LN2_F, logf(row_sum));
 }
 
+// As log_sum_exp_base_2, of a row whose softmax has a sink (attention.h). Where that is the row's
+// maximum, sink log2(e) ln 2 would be the sink rounded twice: there it is the sink itself, to the bit
+// in a row that sees no key.
+__device__ static inline float log_sum_exp_of_sink(float row_max, float row_sum, float sink) {
+    return row_max == sink * CUDART_L2E_F ? sink + logf(row_sum)
+                                          : log_sum_exp_base_2(row_max, row_sum);
+}
+
 // What the rounding of log_sum_exp_base_2 took off (as log_sum_exp_rest in number.h).
 __device__ static inline float log_sum_exp_rest_base_2(float row_max, float row_sum) {
     if (row_sum == 0) return 0;
