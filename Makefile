@@ -79,12 +79,13 @@ NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) \
     -Werror all-warnings -Xptxas -warn-spills,-warn-lmem-usage,-Werror -Xcompiler -fPIC,-Wall
 
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
-kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(wildcard $(addsuffix /*.cu,$(1))))
+kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(filter-out %/exercise.cu,$(wildcard $(addsuffix /*.cu,$(1)))))
 
 # ---- help
 
 help:
 	@echo "make chapter-N        builds chapter N (1 to 9); then ./run     HEAD_DIMS=\"64 128\" or all"
+	@echo "make exercise-N       the chapter's kernel with its idea taken out, for you to fill; then ./run     make hint-N"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
 	@echo "make test-long        the full matrix: CHAPTER=N, CHAPTER=softgpu or CHAPTER=edges, or all"
@@ -223,6 +224,53 @@ chapter-$(1): softgpu $(BUILD)/$(VARIANT)/chapter-$(1)/run
 	@echo "chapter $(1) is built for head_dim $(WANTED): ./run"
 endef
 $(foreach n,$(CHAPTERS),$(eval $(call chapter_rules,$(n))))
+
+# ---- exercises: a chapter's kernel with its idea taken out, and the learner's own copy of it
+
+$(BUILD)/exercise: common/course/exercise.c $(BUILD)/.flags
+	@mkdir -p $(@D)
+	@$(CC) $(CFLAGS) $< -o $@
+
+EXERCISES := $(foreach n,$(CHAPTERS),$(if $(wildcard $(FOLDER_$(n))/exercise.md),$(n)))
+# The kernel that exercise.md names first, without .cu, and its step.
+exercise_kernel = $(FOLDER_$(1))/$(shell sed -n 's/^kernel: `\([a-z0-9_]*\)\.cu`.*/\1/p' $(FOLDER_$(1))/exercise.md)
+exercise_step = $(shell sed -n 's/^kernel: .*step: `\([a-z0-9-]*\)`.*/\1/p' $(FOLDER_$(1))/exercise.md)
+# Half-filled kernels leave variables unused and may spill: no error here.
+EXERCISE_NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) -w -Xcompiler -fPIC
+
+define exercise_rules
+# Written once, and never again.
+$(FOLDER_$(1))/exercise.cu: | $(BUILD)/exercise
+	@$(BUILD)/exercise write $(FOLDER_$(1)) > $$@.part && mv $$@.part $$@
+	@echo "$$@ is yours: fill what is missing, then make exercise-$(1) && ./run"
+
+$(BUILD)/$(VARIANT)/exercise-$(1)/exercise.o: $(FOLDER_$(1))/exercise.cu $(BUILD)/.flags | $(NVCC) $(BUILD)/.compiler
+	@mkdir -p $$(@D)
+	@echo "  nvcc    $$<"
+	@$(NVCC) $(EXERCISE_NVCCFLAGS) $(or $(GENCODE_$(call exercise_kernel,$(1))),$(GENCODE_$(FOLDER_$(1)))) -MMD -MF $$(@:.o=.d) -c $$< -o $$@
+
+$(BUILD)/$(VARIANT)/exercise-$(1)/built.o: common/harness/built.c $(FOLDER_$(1))/exercise.md $(BUILD)/.flags
+	@mkdir -p $$(@D)
+	@$(CC) $(CFLAGS) $(BUILT) -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -c $$< -o $$@
+
+$(BUILD)/$(VARIANT)/exercise-$(1)/run: $(BUILD)/$(VARIANT)/exercise-$(1)/exercise.o $(BUILD)/$(VARIANT)/exercise-$(1)/built.o \
+        $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) $(HARNESS_OBJECTS) \
+        $(call objects,$(wildcard $(FOLDER_$(1))/*.c)) | $(SOFTGPU)/lib/libcudart.so
+	@echo "  link    $$@"
+	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
+	    -Wl,--disable-new-dtags,-rpath,'$$$$ORIGIN/../../softgpu/lib'
+
+.PHONY: exercise-$(1) hint-$(1)
+exercise-$(1): softgpu $(BUILD)/$(VARIANT)/exercise-$(1)/run $(BUILD)/exercise
+	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
+	@ln -sfn $(BUILD)/$(VARIANT)/exercise-$(1)/run run
+	@open=$$$$($(BUILD)/exercise open $(FOLDER_$(1)) $(FOLDER_$(1))/exercise.cu); echo "exercise $(1) is built: ./run"; \
+	    [ -z "$$$$open" ] || echo "still open in $(FOLDER_$(1))/exercise.cu: $$$$open (make hint-$(1))"
+
+hint-$(1): $(FOLDER_$(1))/exercise.cu $(BUILD)/exercise
+	@$(BUILD)/exercise hint $(FOLDER_$(1)) $(FOLDER_$(1))/exercise.cu $(or $(TIER),1)
+endef
+$(foreach n,$(EXERCISES),$(eval $(call exercise_rules,$(n))))
 
 # ---- FlashAttention's first table, counted again (a minute)
 

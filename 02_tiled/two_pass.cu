@@ -38,11 +38,13 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
         finish_scores<T, HEAD_DIM>(s_reg, a, work, key);
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
+            // exercise 1: begin
             const float new_max = fmaxf(row_max[r], block_row_max<HEAD_DIM>(s_reg[r]));
             const float base = finite_max(new_max);
             row_sum[r] =
                 row_sum[r] * expf(row_max[r] - base) + exponentiate_row<HEAD_DIM>(s_reg[r], base);
             row_max[r] = new_max;
+            // exercise 1: end
         }
         __syncthreads(); // all threads have read K: the next block may take its place
     }
@@ -58,23 +60,29 @@ __global__ void __launch_bounds__(TILE_THREADS, Tile<HEAD_DIM>::BLOCKS_PER_SM)
         finish_scores<T, HEAD_DIM>(s_reg, a, work, key);
 #pragma unroll
         for (int r = 0; r < Tile::THREAD_ROWS; r++) {
+            // exercise 2: begin
             const float base = finite_max(row_max[r]);
             const float inverse = row_sum[r] == 0 ? 0 : 1 / row_sum[r]; // a row without keys: O = 0
 #pragma unroll
             for (int c = 0; c < Tile::THREAD_KEYS; c++)
                 s_reg[r][c] = expf(s_reg[r][c] - base) * inverse;
+            // exercise 2: end
         }
         store_weights<HEAD_DIM>(p_smem, s_reg);
 
+        // exercise 3: begin
         __syncthreads(); // all threads have read K: V may take its place
         load_tile<T, HEAD_DIM>(kv_smem, work.v, key, Tile::KEYS);
         __syncthreads(); // every thread's part of V → all threads (and P → its warp)
         add_weighted_values<HEAD_DIM>(o_reg, p_smem, kv_smem);
+        // exercise 3: end
         __syncthreads(); // all threads have read V: the next K may take its place
     }
 
     float lse_reg[Tile::THREAD_ROWS];
+    // exercise 4: begin
     for (int r = 0; r < Tile::THREAD_ROWS; r++) lse_reg[r] = log_sum_exp(row_max[r], row_sum[r]);
+    // exercise 4: end
     store_output<T, HEAD_DIM>(a, work, o_reg, lse_reg);
 }
 

@@ -151,14 +151,18 @@ __global__ void __launch_bounds__(Shape<HEAD_DIM>::THREADS, Shape<HEAD_DIM>::BLO
     for (int64_t key = work.first_key; key < work.end_key; key += KEYS) {
         const T *k = k_smem + buffer * KV_NUMBERS, *v = v_smem + buffer * KV_NUMBERS;
         const bool more = key + KEYS < work.end_key;
+        // exercise 1: begin
         cp_async_wait<0>(); // this thread's part of K (with two buffers, of V too) has arrived
         __syncthreads();    // all threads' parts → all; and all have read the block before
+        // exercise 1: end
         if (BUFFERS == 1) copy_numbers<T, HEAD_DIM, KEYS>(v_smem, work.v, key);
+        // exercise 2: begin
         if (BUFFERS == 2 && more) {
             buffer ^= 1;
             copy_numbers<T, HEAD_DIM, KEYS>(k_smem + buffer * KV_NUMBERS, work.k, key + KEYS);
             copy_numbers<T, HEAD_DIM, KEYS>(v_smem + buffer * KV_NUMBERS, work.v, key + KEYS);
         }
+        // exercise 2: end
         cp_async_commit();
 
         float s_reg[STRIPS][KEYS / 8][4] = {};
@@ -177,6 +181,7 @@ __global__ void __launch_bounds__(Shape<HEAD_DIM>::THREADS, Shape<HEAD_DIM>::BLO
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float &m = row_max[strip][half], &l = row_sum[strip][half];
+                // exercise 3: begin
                 const float block_max =
                     fragment_row_max<KEYS>(s_reg[strip], half) * exponent.factor;
                 const float new_max = fmaxf(m, block_max);
@@ -187,6 +192,7 @@ __global__ void __launch_bounds__(Shape<HEAD_DIM>::THREADS, Shape<HEAD_DIM>::BLO
                 scale_output<HEAD_DIM>(o_reg[strip], half, rescale);
                 l = l * rescale + block_sum;
                 m = new_max;
+                // exercise 3: end
             }
         }
         add_weighted_values<T, HEAD_DIM, KEYS, STRIPS>(o_reg, s_reg, v);
@@ -197,9 +203,11 @@ __global__ void __launch_bounds__(Shape<HEAD_DIM>::THREADS, Shape<HEAD_DIM>::BLO
         float lse[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
+            // exercise 4: begin
             const float sum = quad_sum(row_sum[strip][half]), max = row_max[strip][half];
             scale_output<HEAD_DIM>(o_reg[strip], half, sum > 0 ? 1 / sum : 0);
             lse[half] = log_sum_exp_base_2(max, sum);
+            // exercise 4: end
             if (a.lse_rest != NULL) // chapter 4
                 store_lse_rest(a, work, half, log_sum_exp_rest_base_2(max, sum),
                                strip * Shape::STRIP_STEP);

@@ -1,7 +1,13 @@
-// The head_dims that this chapter was built with; compiled with the Makefile's -DBUILT_….
+// The head_dims that this chapter was built with, and whether a learner's exercise stands in for one of
+// its steps; compiled with the Makefile's -DBUILT_… and -DEXERCISE_STEP.
 #include "harness/built.h"
 
 #include "harness/variants.h"
 
 #define LISTED(head_dim) head_dim,
 const int built_head_dims[] = {FOR_EACH_HEAD_DIM(LISTED) 0};
+
+#ifndef EXERCISE_STEP
+#define EXERCISE_STEP NULL
+#endif
+const char *const built_exercise = EXERCISE_STEP;

@@ -184,6 +184,16 @@ static int run_all(const Options *options, const Device *device, const bool *cho
     return status;
 }
 
+// An exercise is run beside naive, unless steps are named.
+static void choose_exercise(Options *o) {
+    static char steps[100];
+    if (built_exercise == NULL || o->steps != NULL) return;
+    const bool first = strcmp(built_exercise, chapter.steps[0]->name) == 0;
+    snprintf(steps, sizeof steps, "%s%s%s", chapter.steps[0]->name, first ? "" : ",",
+             first ? "" : built_exercise);
+    o->steps = steps;
+}
+
 int main(int argc, char **argv) {
     static Options options;
     static Device device;
@@ -193,6 +203,7 @@ int main(int argc, char **argv) {
         !read_environment(&options, &message)) {
         return refused(&message);
     }
+    choose_exercise(&options);
     if (options.help) {
         options_help(stdout, &chapter);
         return 0;
@@ -228,6 +239,9 @@ int main(int argc, char **argv) {
         }
         run_free(&probe);
     }
+    if (built_exercise != NULL)
+        fprintf(outputs.table, "exercise: the step %s is yours, %s/exercise.cu\n\n", built_exercise,
+                chapter.folder);
     int status = run_all(&options, &device, chosen, &outputs);
     free(chosen);
     return status;
