@@ -12,6 +12,24 @@
 
 #include "append.h"
 
+static Plan plan_of(const Attention *a) {
+    return make_plan(a, true, splits_chosen(a, MAX_CLUSTER));
+}
+
+// Has the GPU room for clusters of so many blocks? NULL: yes; else what to do.
+static const char *refuses_clusters(const Attention *a) {
+    static char sentence[160];
+    Plan plan = plan_of(a);
+    const int asked = plan.splits;
+    while (plan.splits > 0 && clusters_at_once(a, plan) == 0) plan.splits--;
+    if (plan.splits == asked) return NULL;
+    snprintf(sentence, sizeof sentence,
+             "%d splits are a cluster of %d thread blocks, and no GPC of this GPU has room for it; "
+             "use --splits up to %d, or another step",
+             asked, asked, plan.splits);
+    return sentence;
+}
+
 static const char *refuses(const Attention *a, bool backward) {
     if (a->kv_dtype != a->dtype)
         return "this step multiplies keys and values as they stand in the cache; use step paged-kv "
@@ -19,11 +37,8 @@ static const char *refuses(const Attention *a, bool backward) {
                "--fp8-cache";
     if (a->splits > MAX_CLUSTER)
         return "a cluster has 16 thread blocks at most; use --splits up to 16, or another step";
-    return refuses_paged(a, backward);
-}
-
-static Plan plan_of(const Attention *a) {
-    return make_plan(a, true, splits_chosen(a, MAX_CLUSTER));
+    const char *refusal = refuses_paged(a, backward);
+    return refusal != NULL ? refusal : refuses_clusters(a);
 }
 
 static size_t forward_workspace(const Attention *) {

@@ -535,6 +535,43 @@ START_TEST(refusals) {
 }
 END_TEST
 
+// On few SMs no GPC has room for a large cluster: that is known before the launch. The number of
+// splits that the step chooses itself always fits, and so does the number that the sentence names.
+START_TEST(clusters_that_fit_nowhere) {
+    enter_folder();
+    Outcome o = run_chapter(9, "--steps cluster-combine --sms 3 --cache-seqlens 16 --splits 16 "
+                               "--seqlen-q 1 --head-dim 64");
+    ck_assert_int_eq(o.status, 2);
+    ck_assert_str_eq(o.err,
+                     "run: 16 splits are a cluster of 16 thread blocks, and no GPC of this GPU "
+                     "has room for it; use --splits up to 6, or another step\n");
+    for (int splits = 0; splits <= 6; splits += 6) {
+        char option[32] = "";
+        if (splits > 0) snprintf(option, sizeof option, " --splits %d", splits);
+        o = run_chapter(9,
+                        "--steps cluster-combine --sms 3 --cache-seqlens 900 --seqlen-q 1 "
+                        "--head-dim 64 --check-only --json -%s",
+                        option);
+        ck_assert_int_eq(every_step_is_ok(&o, outcome_json(&o, 0)), 1);
+    }
+}
+END_TEST
+
+// Without queries there is nothing to launch, and a time of 0 would be one that nobody measured.
+START_TEST(no_queries_no_time) {
+    enter_folder();
+    Outcome o = run_chapter(9, "--steps naive,split-kv,cluster-combine --seqlen-q 0 --seqlen-k 40 "
+                               "--sms 2 --head-dim 64 --json -");
+    const Json *json = outcome_json(&o, 0);
+    ck_assert_int_eq(every_step_is_ok(&o, json), 3);
+    for (int s = 0; s < 3; s++) {
+        char path[40];
+        snprintf(path, sizeof path, "steps.%d.time_us", s);
+        ck_assert(json_is_null(json, path));
+    }
+}
+END_TEST
+
 Suite *suite_decode(void);
 Suite *suite_decode(void) {
     Suite *suite = suite_create("chapter 9: decoding");
@@ -571,6 +608,8 @@ Suite *suite_decode(void) {
     tcase_set_timeout(claims, 600);
     tcase_add_test(claims, a_token_after_128k);
     tcase_add_test(claims, refusals);
+    tcase_add_test(claims, clusters_that_fit_nowhere);
+    tcase_add_test(claims, no_queries_no_time);
     suite_add_tcase(suite, claims);
     return suite;
 }
