@@ -31,6 +31,7 @@ struct GlobalState {
     uint64_t pages;       // of the device range: length of the three tables
     uint64_t used, peak;
     uint64_t serial;
+    uint64_t asked;       // live allocations of cudaMalloc
     uint32_t *users;      // allocations in each page of the device range
     uint8_t *frame_taken; // by frame
     uint32_t first_free;  // no frame below is free
@@ -279,6 +280,10 @@ uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, co
     if (takes > state->memory_size - state->used) return 0;
     // A large one begins with a page, so that its place in its pages is always the same.
     uint64_t fresh = arena->fresh;
+    // The first one begins as the first one ever did, and so does the first after all were freed: then
+    // whoever asks again for the same has small ones, too, where they stood in their pages before.
+    if (kind == MEMORY_DEVICE && state->asked == 0)
+        fresh = pages_of(fresh - GAP) * GLOBAL_PAGE + GAP;
     if (size >= GLOBAL_PAGE) fresh = pages_of(fresh) * GLOBAL_PAGE;
     uint64_t address = arena->base + fresh;
     if (fresh <= arena->size && need <= arena->size - fresh) {
@@ -289,6 +294,7 @@ uint64_t global_alloc(struct GlobalMemory *m, uint64_t size, MemoryKind kind, co
         forget(state, address, need);
     }
     if (!insert(state, address, size, kind, name)) return 0;
+    state->asked += kind == MEMORY_DEVICE;
     state->used += takes;
     if (state->used > state->peak) state->peak = state->used;
     use_pages(m, address, need - GAP, 1);
@@ -345,6 +351,7 @@ bool global_free(struct GlobalMemory *m, uint64_t address) {
     Allocation *a = take(state, address, false);
     if (!a) return false;
     uint64_t whole = footprint(a->size) - GAP;
+    state->asked -= a->kind == MEMORY_DEVICE;
     clear(global_pointer(m, address), whole);
     uint64_t offset = address - m->device_base;
     if (offset < m->device_size) {

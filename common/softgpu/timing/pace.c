@@ -374,8 +374,8 @@ static uint64_t reserve(Warp *w, const Segment *g, uint32_t from, uint32_t to) {
         free = &s->free[u < UNIT_FIRST_SHARED ? p->scheduler : 0][u];
         *free = (*free > now ? *free : now) + busy;
         // What the SM's units have to do is queued; the queues are short.
-        uint64_t until = u < UNIT_FIRST_SHARED || *free < QUEUE ? *free : *free - QUEUE;
-        if (until > end) end = until;
+        uint64_t until = u < UNIT_FIRST_SHARED ? end : end + QUEUE;
+        if (*free > until) end += *free - until;
         s->busy[u] += busy;
         if (trace_on(w->sm)) trace_unit(w, (Unit)u, *free - busy, *free);
     }
