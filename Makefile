@@ -358,7 +358,7 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     definedness race race_lanes race_global race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
-PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage runs broken \
+PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs
 CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell varlen decode torch
 LONG_SUITES := long_matrix long_sizes

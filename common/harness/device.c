@@ -257,9 +257,8 @@ static bool describe(Device *d, int index, Message *message) {
         d->hbm_bytes_per_s = 2.0 * memory_kilohertz * 1e3 * (bus_bits / 8.0);
     if (d->softgpu != NULL) {
         snprintf(d->name, sizeof d->name, "%s", d->softgpu->gpu_name());
-        const char *sms = getenv("SOFTGPU_SMS"); // fewer or more than it has
         snprintf(d->full_name, sizeof d->full_name, "%s", d->softgpu->gpu_full_name());
-        if (sms != NULL && *sms != 0)
+        if (d->sms != d->softgpu->gpu_sms()) // fewer
             snprintf(d->full_name, sizeof d->full_name, "%.200s with %d SMs",
                      d->softgpu->gpu_full_name(), d->sms);
         d->clock_ghz = d->softgpu->clock_ghz();

@@ -3,9 +3,56 @@
 #include "harness/files.h"
 
 #include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+// ---- what a signal removes
+
+// Written by the main thread, read by a signal's handler: a line counts once `used` says so.
+enum { MOST_TEMPORARY = 8 };
+static char temporary[MOST_TEMPORARY][4096];
+static atomic_bool used[MOST_TEMPORARY];
+
+void temporary_made(const char *path) {
+    for (int i = 0; i < MOST_TEMPORARY; i++) {
+        if (used[i]) continue;
+        snprintf(temporary[i], sizeof temporary[i], "%.4095s", path);
+        used[i] = true;
+        return;
+    }
+}
+
+void temporary_gone(const char *path) {
+    for (int i = 0; i < MOST_TEMPORARY; i++)
+        if (used[i] && strcmp(temporary[i], path) == 0) used[i] = false;
+}
+
+void file_temporary(const char *path, char *text, size_t size) {
+    snprintf(text, size, "%.4000s.%ld.part", path, (long)getpid());
+}
+
+// Calls only what a handler may call, and ends as the signal would have.
+static void remove_and_end(int number) {
+    for (int i = 0; i < MOST_TEMPORARY; i++)
+        if (used[i]) unlink(temporary[i]);
+    folders_abandon();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+void files_mind_signals(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction before, action = {.sa_handler = remove_and_end};
+    for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++) {
+        if (sigaction(numbers[n], NULL, &before) != 0 || before.sa_handler == SIG_IGN) continue;
+        sigaction(numbers[n], &action, NULL);
+    }
+}
+
+// ---- files
 
 bool file_open(OutputFile *file, const char *path, Message *message) {
     file->stream = NULL;
@@ -25,19 +72,25 @@ bool file_open(OutputFile *file, const char *path, Message *message) {
     if (exists && !S_ISREG(status.st_mode)) { // /dev/null and pipes can't be replaced: write there
         file->stream = fopen(path, "w");
     } else {
-        snprintf(file->temporary, sizeof file->temporary, "%.4000s.%ld.part", path, (long)getpid());
+        file_temporary(path, file->temporary, sizeof file->temporary);
+        temporary_made(file->temporary);
         file->stream = fopen(file->temporary, "w");
     }
     if (file->stream == NULL) {
+        int reason = errno;
+        temporary_gone(file->temporary);
         file->temporary[0] = 0;
-        return refuse(message, "can't write %s: %s", path, strerror(errno));
+        return refuse(message, "can't write %s: %s", path, strerror(reason));
     }
     return true;
 }
 
 void file_abandon(OutputFile *file) {
     if (file->stream != NULL && file->stream != stdout) fclose(file->stream);
-    if (file->temporary[0] != 0) unlink(file->temporary);
+    if (file->temporary[0] != 0) {
+        unlink(file->temporary);
+        temporary_gone(file->temporary);
+    }
     file->stream = NULL;
     file->temporary[0] = 0;
 }
@@ -54,6 +107,7 @@ bool file_commit(OutputFile *file, Message *message) {
         written = false;
         reason = errno;
     }
+    if (written) temporary_gone(file->temporary);
     if (!written) {
         file_abandon(file);
         return refuse(message, "can't write %s: %s", file->path, strerror(reason));

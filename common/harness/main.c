@@ -1,5 +1,6 @@
 // ./run: checks and times one chapter's steps. Everything that can be refused is refused before
 // anything runs or is written.
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static bool is_standard_output(const char *path) {
 
 // Names the files and makes sure that they can be written. Without options results go to results/.
 static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Message *message) {
-    *out = (Outputs){.table = stdout, .draw = !o->check_only || o->plot != NULL};
+    *out = (Outputs){.table = stdout, .draw = !o->check_only};
     if (is_standard_output(o->json) || is_standard_output(o->csv) ||
         is_standard_output(o->report) || is_standard_output(o->trace)) {
         out->table = stderr;
@@ -44,16 +45,24 @@ static bool prepare_outputs(const Options *o, const Chapter *c, Outputs *out, Me
         return refuse(message, "--plot -: give the name of a .png file");
     snprintf(out->csv, sizeof out->csv, "results/chapter-%d.csv", c->number);
     snprintf(out->png, sizeof out->png, "results/chapter-%d.png", c->number);
-    if ((o->csv == NULL || o->plot == NULL) && !folder_prepare("results", message)) return false;
+    const bool in_results = o->csv == NULL || (out->draw && o->plot == NULL);
+    if (in_results && !folder_prepare("results", message)) return false;
     if (o->csv != NULL && !is_standard_output(o->csv)) {
         snprintf(out->csv, sizeof out->csv, "%.4000s", o->csv);
     }
     if (o->plot != NULL) snprintf(out->png, sizeof out->png, "%.4000s", o->plot);
-    if (!file_probe(out->csv, message) || !file_probe(out->png, message)) return false;
+    if (!is_standard_output(o->csv) && !file_probe(out->csv, message)) return false;
+    if (out->draw && !file_probe(out->png, message)) return false;
     const char *const files[] = {o->json, o->report, o->trace};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         if (files[f] == NULL || is_standard_output(files[f])) continue;
         if (!file_probe(files[f], message)) return false;
+    }
+    for (size_t f = 1; f < sizeof files / sizeof *files; f++) { // softgpu's own
+        char part[4096 + 32];
+        if (files[f] == NULL || is_standard_output(files[f])) continue;
+        file_temporary(files[f], part, sizeof part);
+        temporary_made(part);
     }
     return o->save == NULL || folder_prepare(o->save, message);
 }
@@ -120,6 +129,10 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
     return run->saved_inputs.q == NULL || input_round(&run->checked, &run->saved_inputs, message);
 }
 
+static void show_rows(const Run *run, int end, void *table) {
+    table_rows(table, run, end);
+}
+
 // What emulation costs here. The host's own data count too: the process is one.
 static void print_peak_memory(FILE *to) {
     struct rusage usage;
@@ -148,12 +161,14 @@ static int run_all(const Options *options, const Device *device, const bool *cho
     for (int i = 0; i < runs; i++) {
         Options o = *options, sized;
         if (options->sweep != NULL) options_set_size(&o, options->sweep, options->swept[i]);
-        bool done =
-            make_run(&run, &o, device, chosen, &sized, &message) && run_steps(&run, &message);
+        Table table = {.to = out->table};
+        bool done = make_run(&run, &o, device, chosen, &sized, &message);
+        if (done && i > 0) fputc('\n', out->table);
+        run.show = show_rows;
+        run.show_to = &table;
+        done = done && run_steps(&run, &message);
         if (done) {
-            if (i > 0) fputc('\n', out->table);
-            print_table(out->table, &run);
-            fflush(out->table);
+            table_end(&table, &run);
             write_csv(csv.stream, &run);
             if (json.stream != NULL && i > 0) fputs(",\n", json.stream);
             if (json.stream != NULL) write_json(json.stream, &run);
@@ -167,9 +182,18 @@ static int run_all(const Options *options, const Device *device, const bool *cho
         return refused(&message);
     }
     if (json.stream != NULL) fputs(options->sweep != NULL ? "]}\n" : "\n", json.stream);
-    if (json.stream != NULL && !file_commit(&json, &message)) return refused(&message);
+    if (json.stream != NULL && !file_commit(&json, &message)) {
+        file_abandon(&csv);
+        return refused(&message);
+    }
     if (!file_commit(&csv, &message)) return refused(&message);
     if (device->softgpu != NULL) print_peak_memory(out->table);
+    if (fflush(out->table) != 0 || ferror(out->table)) {
+        refuse(&message, "can't write the table: %s", strerror(errno));
+        return refused(&message);
+    }
+    // The timeline and the report: softgpu says itself what it can't write.
+    if (device->softgpu != NULL && device->softgpu->finish() != 0) return EXIT_USAGE;
 
     if (to_stdout) {
         if (options->plot != NULL) fprintf(stderr, "run: no picture: it needs the CSV in a file\n");
@@ -226,6 +250,7 @@ int main(int argc, char **argv) {
         if (!make_run(&probe, &o, &device, chosen, &sized, &message)) return refused(&message);
         inputs_free(&probe.saved_inputs);
     }
+    files_mind_signals();
     if (!prepare_outputs(&options, &chapter, &outputs, &message)) return refused(&message);
     if (!device_open(&options, &chapter, argv, &device, &message)) return refused(&message);
     // What the steps refuse of a sweep's later values, before the first one runs.

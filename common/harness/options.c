@@ -10,6 +10,7 @@
 
 #include "harness/cache.h"
 #include "harness/lengths.h"
+#include "harness/study.h"
 
 enum { MOST_COUNT = 1024 }; // of SMs and host threads, in softgpu
 
@@ -506,7 +507,13 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
             value = argv[++i];
         }
         if (!read_option(line, value, chapter, o, message)) return false;
+        if (!study_takes(line->name)) o->no_study = line->name;
     }
+    if (o->study_block_cycles > 0 && !o->schedule_study)
+        return refuse(message, "--study-cycles: only --schedule-study counts with them; add it");
+    if (o->check_only && o->plot != NULL)
+        return refuse(message, "--plot: a picture is of times, and with --check-only nothing is "
+                               "timed; leave one of them out");
     if (o->backward && !chapter->has_backward) {
         return refuse(message,
                       "--backward: chapter %d has no backward pass; chapters 1, 4 and 5 do",

@@ -35,7 +35,8 @@ typedef struct {
     DeviceChoice device;
     bool check_only, list, help, explain, schedule_study;
     int64_t study_tile_cycles, study_block_cycles; // both 0: not given
-    const char *sweep; // the swept option's name without dashes; NULL = none
+    const char *no_study; // an option that --schedule-study has no use for; NULL: none was given
+    const char *sweep;    // the swept option's name without dashes; NULL = none
     int64_t swept[MOST_SWEPT];
     int swept_count;
     uint64_t schedules[MOST_SCHEDULES];

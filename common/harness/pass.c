@@ -467,7 +467,7 @@ static bool run_pass(const Pass *pass, Tensors *t, bool backward) {
             result->hbm_read_bytes = result->stats.hbm_read_bytes;
             result->hbm_write_bytes = result->stats.hbm_write_bytes;
             result->l2_read_bytes = result->stats.l2_read_bytes;
-            result->time_us = us;
+            result->time_us = result->stats.kernels > 0 ? us : NAN; // no queries: nothing ran
         }
     }
     bool sampled = softgpu != NULL && pass->p->sample != 0;

@@ -4,10 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "harness/files.h"
 
 // The scripts are found from where the program is: its folder, or one above, holds common/plot.
 static bool find_script(const char *script, char *path, size_t size) {
@@ -47,6 +51,7 @@ static int run_script(const char *python, const char *script, const char *csv, c
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM); // a signal that ends ./run ends this, too
         dup2(ends[1], STDERR_FILENO);
         dup2(ends[1], STDOUT_FILENO);
         close(ends[0]);
@@ -74,8 +79,11 @@ bool draw_plot(const char *script, const char *csv, const char *png, Message *me
         return refuse(message, "no picture: common/plot/%s is not there", script);
     }
     snprintf(part, sizeof part, "%.4000s.%ld.part.png", png, (long)getpid());
+    temporary_made(part);
     int status = run_script(find_python(), path, csv, part, line, sizeof line);
-    if (status == 0 && rename(part, png) == 0) return true;
-    unlink(part);
+    bool drawn = status == 0 && rename(part, png) == 0;
+    if (!drawn) unlink(part);
+    temporary_gone(part);
+    if (drawn) return true;
     return refuse(message, "no picture: %s", line[0] != 0 ? line : "python3 failed");
 }

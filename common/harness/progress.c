@@ -74,6 +74,16 @@ void progress_next(const char *doing) {
     pthread_mutex_unlock(&bar.lock);
 }
 
+void progress_pause(void) {
+    pthread_mutex_lock(&bar.lock);
+    if (bar.running && bar.drawn) fprintf(stderr, "\r\033[K");
+    bar.drawn = false;
+}
+
+void progress_resume(void) {
+    pthread_mutex_unlock(&bar.lock);
+}
+
 void progress_stop(void) {
     if (!bar.running) return;
     pthread_mutex_lock(&bar.lock);

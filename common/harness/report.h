@@ -4,7 +4,17 @@
 
 #include "harness/run.h"
 
-// Headings, a row for each step, mismatches and remarks (table.c).
+// The table for people: headings, a row for each step, mismatches and remarks (table.c).
+typedef struct {
+    FILE *to;
+    int shown; // of the run's results, from the first on; 0: nor are the headings
+} Table;
+
+// Prints the rows of the forward pass up to the result before `end`, at once.
+void table_rows(Table *table, const Run *run, int end);
+// All that is still to print.
+void table_end(Table *table, const Run *run);
+// All of it, of a run that has ended.
 void print_table(FILE *to, const Run *run);
 // The steps with their numbers and ideas, for --list (table.c).
 void print_list(FILE *to, const Chapter *chapter);

@@ -104,9 +104,48 @@ static const Fp8 *rounding_of(const Step *step, const Problem *p) {
     return p->fp8 || !step->fp8_if_asked ? step->fp8 : NULL;
 }
 
+// What follows from the times so far, and the exit status.
+static void conclude(Run *run) {
+    for (int backward = 0; backward <= 1; backward++) {
+        double naive = NAN, previous = NAN;
+        for (int i = 0; i < run->count; i++) {
+            StepResult *r = &run->results[i];
+            if (r->backward != backward || r->refused[0] != 0) continue;
+            Dtype multiplied = rounding_of(r->step, &run->timed) ? DTYPE_FP8 : run->timed.dtype;
+            double peak = device_peak(run->device, multiplied);
+            if (isfinite(r->time_us) && r->time_us > 0) {
+                r->tflops = r->flops / r->time_us * 1e-6;
+                if (peak > 0) r->peak_fraction = r->tflops * 1e12 / peak;
+                if (run->device->hbm_bytes_per_s > 0 && !backward)
+                    r->hbm_fraction = problem_bytes(&run->timed) / (r->time_us * 1e-6) /
+                                      run->device->hbm_bytes_per_s;
+                if (strcmp(r->step->name, "naive") == 0) naive = r->time_us;
+                r->speedup_over_naive = naive / r->time_us;
+                r->speedup_over_previous = previous / r->time_us;
+                if (!r->step->exhibit) previous = r->time_us;
+            }
+            if (r->step->exhibit) continue;
+            if (failed(r) || r->findings != NULL)
+                run->status = 3;
+            else if (r->ok == 0 && run->status == 0)
+                run->status = 1;
+        }
+    }
+}
+
+// The results before `end` will not change any more.
+static void show(Run *run, int end) {
+    conclude(run);
+    if (run->show == NULL) return;
+    progress_pause();
+    run->show(run, end, run->show_to);
+    progress_resume();
+}
+
 // Every result's step on one problem. The results of a step follow each other: forward, backward.
-// False: the problem is too large for its dtype, nothing ran.
-static bool run_problem(Run *run, const Problem *p, bool check, bool time, Message *message) {
+// `last_problem`: no other follows. False: the problem is too large for its dtype, nothing ran.
+static bool run_problem(Run *run, const Problem *p, bool check, bool time, bool last_problem,
+                        Message *message) {
     Inputs in;
     Reference reference;
     make_inputs(run, p, &in);
@@ -159,39 +198,11 @@ static bool run_problem(Run *run, const Problem *p, bool check, bool time, Messa
             pass_run(&pass);
         }
         if (check && fp8 != NULL) reference_fp8_free(&rounded);
+        if (last_problem) show(run, i + (backward != NULL ? 2 : 1));
     }
     if (check) reference_free(&reference);
     drop_inputs(run, &in);
     return true;
-}
-
-// What follows from the times, and the exit status.
-static void conclude(Run *run) {
-    for (int backward = 0; backward <= 1; backward++) {
-        double naive = NAN, previous = NAN;
-        for (int i = 0; i < run->count; i++) {
-            StepResult *r = &run->results[i];
-            if (r->backward != backward || r->refused[0] != 0) continue;
-            Dtype multiplied = rounding_of(r->step, &run->timed) ? DTYPE_FP8 : run->timed.dtype;
-            double peak = device_peak(run->device, multiplied);
-            if (isfinite(r->time_us) && r->time_us > 0) {
-                r->tflops = r->flops / r->time_us * 1e-6;
-                if (peak > 0) r->peak_fraction = r->tflops * 1e12 / peak;
-                if (run->device->hbm_bytes_per_s > 0 && !backward)
-                    r->hbm_fraction = problem_bytes(&run->timed) / (r->time_us * 1e-6) /
-                                      run->device->hbm_bytes_per_s;
-                if (strcmp(r->step->name, "naive") == 0) naive = r->time_us;
-                r->speedup_over_naive = naive / r->time_us;
-                r->speedup_over_previous = previous / r->time_us;
-                if (!r->step->exhibit) previous = r->time_us;
-            }
-            if (r->step->exhibit) continue;
-            if (failed(r) || r->findings != NULL)
-                run->status = 3;
-            else if (r->ok == 0 && run->status == 0)
-                run->status = 1;
-        }
-    }
 }
 
 bool run_plan(Run *run, Message *message) {
@@ -234,11 +245,12 @@ bool run_steps(Run *run, Message *message) {
                      ? run->options->schedule_count
                      : 1;
     progress_start(check_first + steps * orders + (time && !run->same ? check_timed + steps : 0));
-    bool ran = run_problem(run, &run->checked, check_first, time && run->same, message);
-    if (ran && time && !run->same) {
+    const bool one = run->same || !time;
+    bool ran = run_problem(run, &run->checked, check_first, time && run->same, one, message);
+    if (ran && !one) {
         if (run->options->schedule_count > 0)
             tell_softgpu(run, "schedule", run->options->schedules[0]);
-        ran = run_problem(run, &run->timed, check_timed, true, message);
+        ran = run_problem(run, &run->timed, check_timed, true, true, message);
     }
     progress_stop();
     if (!ran) return false;

@@ -29,7 +29,7 @@ typedef struct {
 
 enum { MOST_RESULTS = 64 };
 
-typedef struct {
+typedef struct Run {
     const Chapter *chapter;
     const Options *options;
     const Device *device;
@@ -42,6 +42,9 @@ typedef struct {
     StepResult results[MOST_RESULTS];
     int count;
     int status; // what ./run would exit with: 0, 1 or 3
+    // NULL, or what run_steps calls whenever the results before `end` have all their numbers.
+    void (*show)(const struct Run *run, int end, void *to);
+    void *show_to;
 } Run;
 
 // Marks the steps of a list ("2,two-pass" or "all"; NULL = all): exhibits only when named.

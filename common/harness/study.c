@@ -13,23 +13,22 @@ static const DefaultProblem studied = {.batch = 4,
                                        .head_dim = 128,
                                        .dtype = DTYPE_BF16};
 
+bool study_takes(const char *option) {
+    static const char *const taken[] = {
+        "schedule-study", "study-cycles", "batch", "heads",  "kv-heads", "seqlen", "seqlen-q",
+        "seqlen-k",       "head-dim",     "dtype", "causal", "window",   "gpu",    "sms",
+        "device",         "json",         "csv",   "plot",   "list",     "help"};
+    for (size_t t = 0; t < sizeof taken / sizeof *taken; t++)
+        if (strcmp(option, taken[t]) == 0) return true;
+    return false;
+}
+
 static bool fits(const Options *o, Message *message) {
-    const char *foreign = o->sweep != NULL          ? "sweep"
-                          : o->cu_seqlens_q != NULL ? "varlen"
-                          : o->input != NULL        ? "input"
-                          : o->save != NULL         ? "save"
-                          : o->steps != NULL        ? "steps"
-                          : o->trace != NULL        ? "trace"
-                          : o->report != NULL       ? "report"
-                          : o->check_only           ? "check-only"
-                          : o->explain              ? "explain"
-                          : o->backward             ? "backward"
-                                                    : NULL;
-    if (foreign == NULL) return true;
+    if (o->no_study == NULL) return true;
     return refuse(message,
                   "--schedule-study: looks at one problem's schedules and runs no step; leave "
                   "--%s out",
-                  foreign);
+                  o->no_study);
 }
 
 static bool is_standard_output(const char *path) {

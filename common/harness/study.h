@@ -17,6 +17,8 @@ typedef struct StudyRequest {
     FILE *json; // or NULL
 } StudyRequest;
 
+// Is this an option that --schedule-study has a use for? Without its dashes.
+bool study_takes(const char *option);
 // Does what --schedule-study asks for. May not return (device_open). False: the message says why.
 bool study_run_option(const Options *options, const Chapter *chapter, char **argv,
                       Message *message);

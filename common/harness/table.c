@@ -58,6 +58,14 @@ static void number_cell(char *cell, double value, const char *suffix) {
         snprintf(cell, CELL, "%.1f%s", value, suffix);
 }
 
+// A share of 0 … 1. Below a hundredth of a percent its digits say nothing.
+static void percent_cell(char *cell, double share) {
+    if (share > 0 && share < 0.95e-4)
+        snprintf(cell, CELL, "<0.01%%");
+    else
+        number_cell(cell, share * 100, "%");
+}
+
 // The verdict beside the errors.
 static const char *verdict(const StepResult *r) {
     if (r->refused[0] != 0) return "not run";
@@ -167,49 +175,68 @@ static void print_heading(FILE *to, const Run *run) {
     fprintf(to, "\n\n");
 }
 
+// The columns. Rows are printed as the steps finish, before anybody knows the later ones, so each
+// column has its width from the start; a cell that needs more takes it.
 enum { COLUMNS = 13, FIRST_TIMED = 1, LAST_TIMED = 9, OF_BANDWIDTH = 4 };
+static const struct {
+    const char *title;
+    int width;
+} columns[COLUMNS] = {{"step", 4},    {"time", 7},        {"TFLOP/s", 7},   {"% peak", 6},
+                      {"% HBM", 6},   {"HBM read", 8},    {"written", 7},   {"workspace", 9},
+                      {"÷ naive", 7}, {"÷ previous", 10}, {"max error", 9}, {"limit", 7},
+                      {"", 0}};
 
-static void print_rows(FILE *to, const Run *run, bool backward) {
-    static const char *const titles[COLUMNS] = {
-        "step",      "time",    "TFLOP/s",    "% peak",    "% HBM", "HBM read", "written",
-        "workspace", "÷ naive", "÷ previous", "max error", "limit", ""};
-    char cells[MOST_RESULTS + 1][COLUMNS][CELL];
-    int rows = 1, widths[COLUMNS] = {0};
-    for (int c = 0; c < COLUMNS; c++) snprintf(cells[0][c], CELL, "%s", titles[c]);
+static void step_cell(char *cell, const StepResult *r) {
+    snprintf(cell, CELL, "%d %.32s", r->step->chapter, r->step->name);
+}
+
+static void row_cells(char (*cell)[CELL], const StepResult *r) {
+    step_cell(cell[0], r);
+    time_cell(cell[1], r->time_us);
+    number_cell(cell[2], r->tflops, "");
+    percent_cell(cell[3], r->peak_fraction);
+    percent_cell(cell[OF_BANDWIDTH], r->hbm_fraction);
+    bytes_cell(cell[5], r->hbm_read_bytes);
+    bytes_cell(cell[6], r->hbm_write_bytes);
+    bytes_cell(cell[7], r->workspace_bytes);
+    number_cell(cell[8], r->speedup_over_naive, "×");
+    number_cell(cell[9], r->speedup_over_previous, "×");
+    error_cells(cell[10], cell[11], r);
+    snprintf(cell[12], CELL, "%s", verdict(r));
+}
+
+static void print_cells(FILE *to, const Run *run, char (*cell)[CELL]) {
+    char step[CELL];
+    int widest = columns[0].width;
     for (int i = 0; i < run->count; i++) {
-        const StepResult *r = &run->results[i];
-        if (r->backward != backward) continue;
-        char(*cell)[CELL] = cells[rows++];
-        snprintf(cell[0], CELL, "%d %.32s", r->step->chapter, r->step->name);
-        time_cell(cell[1], r->time_us);
-        number_cell(cell[2], r->tflops, "");
-        number_cell(cell[3], r->peak_fraction * 100, "%");
-        number_cell(cell[OF_BANDWIDTH], r->hbm_fraction * 100, "%");
-        bytes_cell(cell[5], r->hbm_read_bytes);
-        bytes_cell(cell[6], r->hbm_write_bytes);
-        bytes_cell(cell[7], r->workspace_bytes);
-        number_cell(cell[8], r->speedup_over_naive, "×");
-        number_cell(cell[9], r->speedup_over_previous, "×");
-        error_cells(cell[10], cell[11], r);
-        snprintf(cell[12], CELL, "%s", verdict(r));
+        step_cell(step, &run->results[i]);
+        if (text_columns(step) > widest) widest = text_columns(step);
     }
-    for (int i = 0; i < rows; i++) {
-        for (int c = 0; c < COLUMNS; c++) {
-            int width = text_columns(cells[i][c]);
-            if (width > widths[c]) widths[c] = width;
-        }
+    for (int c = 0; c < COLUMNS; c++) {
+        bool last = c == COLUMNS - 1;
+        if (cell[c][0] == 0) continue;
+        // Without timing there is nothing in these columns.
+        if (run->options->check_only && c >= FIRST_TIMED && c <= LAST_TIMED) continue;
+        if (c == OF_BANDWIDTH && !run->chapter->memory_bound) continue;
+        fputs("  ", to);
+        print_padded(to, cell[c], c == 0 ? widest : columns[c].width, c > 0 && !last);
     }
-    for (int i = 0; i < rows; i++) {
-        for (int c = 0; c < COLUMNS; c++) {
-            bool last = c == COLUMNS - 1;
-            if (cells[i][c][0] == 0) continue;
-            // Without timing there is nothing in these columns.
-            if (run->options->check_only && c >= FIRST_TIMED && c <= LAST_TIMED) continue;
-            if (c == OF_BANDWIDTH && !run->chapter->memory_bound) continue;
-            fputs("  ", to);
-            print_padded(to, cells[i][c], last ? 0 : widths[c], c > 0 && !last);
-        }
-        fputc('\n', to);
+    fputc('\n', to);
+}
+
+static void print_titles(FILE *to, const Run *run) {
+    char cell[COLUMNS][CELL];
+    for (int c = 0; c < COLUMNS; c++) snprintf(cell[c], CELL, "%s", columns[c].title);
+    print_cells(to, run, cell);
+}
+
+// The rows of a pass, of the results from `first` on to the one before `end`.
+static void print_rows(FILE *to, const Run *run, bool backward, int first, int end) {
+    char cell[COLUMNS][CELL];
+    for (int i = first; i < end; i++) {
+        if (run->results[i].backward != backward) continue;
+        row_cells(cell, &run->results[i]);
+        print_cells(to, run, cell);
     }
 }
 
@@ -336,12 +363,23 @@ static void print_busiest(FILE *to, const Run *run) {
     }
 }
 
-void print_table(FILE *to, const Run *run) {
-    print_heading(to, run);
-    print_rows(to, run, false);
+void table_rows(Table *t, const Run *run, int end) {
+    if (t->shown == 0) {
+        print_heading(t->to, run);
+        print_titles(t->to, run);
+    }
+    print_rows(t->to, run, false, t->shown, end);
+    t->shown = end;
+    fflush(t->to);
+}
+
+void table_end(Table *t, const Run *run) {
+    FILE *to = t->to;
+    table_rows(t, run, run->count);
     if (run->backward) {
         fprintf(to, "\nbackward\n");
-        print_rows(to, run, true);
+        print_titles(to, run);
+        print_rows(to, run, true, 0, run->count);
     }
     print_trouble(to, run);
     print_slower(to, run);
@@ -349,6 +387,12 @@ void print_table(FILE *to, const Run *run) {
     print_small_sample(to, run);
     print_busiest(to, run);
     if (run->options->explain) print_explanation(to, run);
+    fflush(to);
+}
+
+void print_table(FILE *to, const Run *run) {
+    Table table = {.to = to};
+    table_end(&table, run);
 }
 
 void print_list(FILE *to, const Chapter *chapter) {

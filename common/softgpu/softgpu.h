@@ -39,12 +39,17 @@ typedef struct {
     // The modelled GPU: "h100", and its full name.
     const char *(*gpu_name)(void);
     const char *(*gpu_full_name)(void);
+    int (*gpu_sms)(void); // of the whole GPU, however few are modelled
     double (*clock_ghz)(void);
     // Findings since the last call as a JSON array; owned by softgpu, valid until the next call.
     const char *(*findings_json)(void);
     const char *(*time_kind)(void); // "roofline" or "modelled"
     // Clears the sticky error that a finding left, so that the next step can run.
     void (*reset_device)(void);
+    // Completes the files that are else completed when the process ends: the timeline and the report
+    // of findings. (Until then they stand beside their places as FILE.PID.part.) Returns 0, or -1 if
+    // one can't be written: a line on standard error says which, and nothing of it is left.
+    int (*finish)(void);
 } SoftgpuInterface;
 
 // Symbol name: "softgpu_interface"; type: const SoftgpuInterface *(*)(void).

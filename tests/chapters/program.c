@@ -125,6 +125,19 @@ static double now(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+const char *chapter_path(int chapter) {
+    static char path[PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/chapter-%d/run", build, chapter);
+    return path;
+}
+
+const char *path_of(const char *variable) {
+    const char *given = getenv(variable);
+    char *path = given != NULL ? realpath(given, NULL) : NULL;
+    ck_assert_msg(path != NULL, "%s: not set, or not there; run `make test`", variable);
+    return path;
+}
+
 // Both streams go to files outside of the test's folder, which so shows only what the program
 // wrote.
 static Outcome run_words(const char *name, const char *format, va_list arguments) {

@@ -20,6 +20,11 @@ void enter_folder(void);
 // A path in the repository, absolute: in_repository("tests/data/minilm_layer0").
 const char *in_repository(const char *path);
 
+// A path that the environment names (TEST_LAUNCHER, …), absolute: asked for before enter_folder.
+const char *path_of(const char *variable);
+// The chapter's program; after enter_folder.
+const char *chapter_path(int chapter);
+
 // Runs $TEST_BUILD/NAME/run (chapter-1, …) with arguments separated by single spaces.
 Outcome run_program(const char *name, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -16,14 +16,6 @@ static const char *const steps[] = {"per-tensor", "per-block", "hadamard", "two-
 enum { STEPS = sizeof steps / sizeof *steps };
 static const char all_steps[] = "per-tensor,per-block,hadamard,two-level";
 
-// A path that the environment names, absolute: before the test goes to its folder.
-static const char *path_of(const char *variable) {
-    const char *given = getenv(variable);
-    char *path = given != NULL ? realpath(given, NULL) : NULL;
-    ck_assert_msg(path != NULL, "%s: not set, or not there; run `make test`", variable);
-    return path;
-}
-
 // Cell i: dtype, head_dim, causal. A warpgroup takes 64 rows, a block 128 or 192, a tile of keys 160
 // or 224; lengths are shorter and longer than each.
 START_TEST(every_length) {

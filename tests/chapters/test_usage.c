@@ -119,6 +119,7 @@ static const struct {
     {"--json nowhere/at/all.json", "nowhere/at/all.json"},
     {"--csv nowhere/at/all.csv", "nowhere/at/all.csv"},
     {"--plot nowhere/at/all.png", "nowhere/at/all.png"},
+    {"--plot x.png --check-only", "--plot: a picture is of times, and with --check-only nothing is"},
     {"--trace x.json --check-only",
      "--trace: with --check-only nothing is timed; leave one of them out"},
     {"--trace x.json --async late",

@@ -170,6 +170,43 @@ START_TEST(reports_are_well_formed) {
 }
 END_TEST
 
+// The table as it stands when a step has ended: its row, with speedups, and none of the next step's.
+static void keep_table(const Run *so_far, int end, void *to) {
+    Table *table = to;
+    table_rows(table, so_far, end);
+    fprintf(table->to, "<%d>\n", end);
+}
+
+START_TEST(rows_come_as_steps_end) {
+    Message message;
+    char *text;
+    size_t size;
+    Table table = {.to = open_memstream(&text, &size)};
+    char *argv[] = {"run", "--seed=3"};
+    ck_assert(options_read(2, argv, &test_chapter, &options, &message));
+    run =
+        (Run){.chapter = &test_chapter, .options = &options, .device = &fake_gpu, .chosen = chosen};
+    run.same = true;
+    run.show = keep_table;
+    run.show_to = &table;
+    ck_assert(steps_choose(&test_chapter, "naive,refuses,forward-only", chosen, &message));
+    ck_assert(
+        problem_make(&options, &test_chapter, &test_chapter.check, built, &run.checked, &message));
+    run.timed = run.checked;
+    ck_assert(run_steps(&run, &message));
+    table_end(&table, &run);
+    ck_assert_int_eq(fclose(table.to), 0);
+    // naive's row, then (a refused step's has no moment of its own) the other two.
+    const char *first = strstr(text, "<1>\n"), *second = strstr(text, "<3>\n");
+    ck_assert_msg(first != NULL && second != NULL, "%s", text);
+    const char *naive = strstr(text, " naive "), *last = strstr(text, " forward-only ");
+    ck_assert(naive < first && strstr(naive, "1.00×") < first && first < last && last < second);
+    ck_assert_ptr_eq(strstr(first, "  step "), NULL); // one heading
+    free(text);
+    run_free(&run);
+}
+END_TEST
+
 START_TEST(saves_the_last_step) {
     char folder[] = "/tmp/test_run_XXXXXX", path[64];
     ck_assert_ptr_nonnull(mkdtemp(folder));
@@ -216,6 +253,7 @@ Suite *suite_run(void) {
     tcase_add_test(all, exhibit_is_wrong_and_never_counts);
     tcase_add_test(all, refusals);
     tcase_add_test(all, reports_are_well_formed);
+    tcase_add_test(all, rows_come_as_steps_end);
     tcase_add_test(all, saves_the_last_step);
     suite_add_tcase(suite, all);
     return suite;

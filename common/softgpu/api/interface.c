@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "softgpu/api/api.h"
+#include "softgpu/api/launcher.h"
 #include "softgpu/check/findings.h"
 #include "softgpu/report/findings.h"
 #include "softgpu/report/stats.h"
@@ -28,22 +29,23 @@ static double pipe_us[PIPE_COUNT], hbm_us, l2_us, shared_us;
 static ModelCycles busy_cycles;
 static int findings_at_reset;
 
-// Tells the launcher how many errors were found: it waits with a shared counter, so that it knows
-// even when the program aborts.
-static void tell_launcher(void) {
-    static atomic_int *counter;
-    static int told;
+// The page that the launcher shares with the program, or NULL: there is none.
+static LauncherPage *launcher_page(void) {
+    static LauncherPage *page;
     static bool looked;
-    if (!looked) {
-        looked = true;
-        const char *fd = getenv("SOFTGPU_LAUNCHER");
-        void *page =
-            fd ? mmap(NULL, sizeof *counter, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(fd), 0)
-               : MAP_FAILED;
-        counter = page == MAP_FAILED ? NULL : page;
-    }
+    const char *fd = getenv("SOFTGPU_LAUNCHER");
+    if (looked || fd == NULL) return page;
+    looked = true;
+    void *found = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(fd), 0);
+    return page = found == MAP_FAILED ? NULL : found;
+}
+
+// Tells the launcher how many errors were found, so that it knows even when the program aborts.
+static void tell_launcher(void) {
+    static int told;
+    LauncherPage *page = launcher_page();
     int found = findings_count();
-    if (counter && found > told) atomic_fetch_add(counter, found - told);
+    if (page && found > told) atomic_fetch_add(&page->found, found - told);
     told = found;
 }
 
@@ -188,6 +190,12 @@ static const char *interface_gpu_full_name(void) {
     return api_gpu()->figures.full_name;
 }
 
+static int interface_gpu_sms(void) {
+    API_ENTER();
+    const GpuFigures *figures = &api_gpu()->figures, *whole = figures_find(figures->name);
+    return whole != NULL ? whole->sms : figures->sms;
+}
+
 static double interface_clock_ghz(void) {
     API_ENTER();
     return api_gpu()->figures.clock_ghz;
@@ -205,6 +213,20 @@ static const char *interface_time_kind(void) {
     return s->timing && s->async == ASYNC_TIMED && s->schedule == 0 ? "modelled" : "roofline";
 }
 
+// Writes what is written at the end, once. The launcher learns of a failure: the program's own status
+// is settled when its end is the occasion.
+static int interface_finish(void) {
+    static bool done, failed;
+    if (api.gpu != NULL && !done) {
+        done = true;
+        failed = !findings_finish(api.gpu->settings);
+        failed = !trace_finish() || failed;
+        LauncherPage *page = launcher_page();
+        if (failed && page != NULL) atomic_store(&page->unwritten, 1);
+    }
+    return failed ? -1 : 0;
+}
+
 static void interface_reset_device(void) {
     API_ENTER();
     api.sticky = cudaSuccess;
@@ -218,10 +240,12 @@ EXPORT const SoftgpuInterface *softgpu_interface(void) {
         .stats = interface_stats,
         .gpu_name = interface_gpu_name,
         .gpu_full_name = interface_gpu_full_name,
+        .gpu_sms = interface_gpu_sms,
         .clock_ghz = interface_clock_ghz,
         .findings_json = interface_findings_json,
         .time_kind = interface_time_kind,
         .reset_device = interface_reset_device,
+        .finish = interface_finish,
     };
     return &interface;
 }
@@ -231,8 +255,7 @@ __attribute__((destructor)) static void finish(void) {
     if (api.gpu == NULL) return;
     fflush(stdout); // the report stands after the program's own output
     stats_print(&api.gpu->figures);
-    findings_finish(api.gpu->settings);
-    trace_finish();
+    interface_finish();
     tell_launcher();
     fflush(stderr);
 }

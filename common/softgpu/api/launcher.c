@@ -2,7 +2,8 @@
 //
 // The options become SOFTGPU_* environment variables and our libcudart.so.13 is loaded first, so
 // that it wins over any path in the program. The launcher waits, and its exit status is the
-// program's, or 99 if softgpu found an error in it: the count is kept in a page that both share.
+// program's, or 99 if softgpu found an error in it, or 2 if the report or the timeline could not be
+// written: the program says so in a page that both share.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <elf.h>
@@ -20,6 +21,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "softgpu/api/launcher.h"
 
 enum { STATUS_USAGE = 2, STATUS_FOUND = 99 };
 
@@ -247,17 +250,29 @@ static void set_library(void) {
     free(value);
 }
 
-// A page that the program's softgpu counts findings in; the program inherits its descriptor.
-static volatile int *make_counter(void) {
+// A page that the program's softgpu writes into; the program inherits its descriptor.
+static LauncherPage *make_page(void) {
     int fd = memfd_create("softgpu-findings", 0);
-    if (fd < 0 || ftruncate(fd, sizeof(int)) != 0)
-        die("can't make the shared counter: %s", strerror(errno));
-    void *page = mmap(NULL, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (page == MAP_FAILED) die("can't map the shared counter: %s", strerror(errno));
+    if (fd < 0 || ftruncate(fd, sizeof(LauncherPage)) != 0)
+        die("can't make the shared page: %s", strerror(errno));
+    void *page = mmap(NULL, sizeof(LauncherPage), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) die("can't map the shared page: %s", strerror(errno));
     char number[16];
     snprintf(number, sizeof number, "%d", fd);
     setenv("SOFTGPU_LAUNCHER", number, 1);
     return page;
+}
+
+// A program that a signal ended leaves the timeline or the report under a temporary name (softgpu.h).
+static void remove_unfinished(pid_t pid) {
+    static const char *const variables[] = {"SOFTGPU_TRACE", "SOFTGPU_REPORT_FILE"};
+    for (int v = 0; v < 2; v++) {
+        const char *path = getenv(variables[v]);
+        char *part;
+        if (path == NULL || asprintf(&part, "%s.%ld.part", path, (long)pid) < 0) continue;
+        unlink(part);
+        free(part);
+    }
 }
 
 static volatile sig_atomic_t child;
@@ -288,7 +303,7 @@ int main(int argc, char **argv) {
     char *program = find_program(argv[i]);
     check_program(program, argv[i]);
     set_library();
-    volatile int *found = make_counter();
+    LauncherPage *page = make_page();
 
     fflush(NULL);
     pid_t pid = fork();
@@ -307,10 +322,13 @@ int main(int argc, char **argv) {
     int status;
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR) die("lost the program: %s", strerror(errno));
-    if (*found > 0) {
-        fprintf(stderr, "softgpu: %d error%s found\n", *found, *found == 1 ? "" : "s");
+    if (WIFSIGNALED(status)) remove_unfinished(pid);
+    int found = atomic_load(&page->found);
+    if (found > 0) {
+        fprintf(stderr, "softgpu: %d error%s found\n", found, found == 1 ? "" : "s");
         return STATUS_FOUND;
     }
     if (WIFSIGNALED(status)) return 128 + WTERMSIG(status); // as a shell reports it
+    if (WEXITSTATUS(status) == 0 && atomic_load(&page->unwritten)) return STATUS_USAGE;
     return WEXITSTATUS(status);
 }

@@ -2,9 +2,12 @@
 #define _GNU_SOURCE // vasprintf
 #include "softgpu/report/findings.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 typedef unsigned long long ull;
 
@@ -204,20 +207,43 @@ const char *findings_json(void) {
     return text ? text : "[]";
 }
 
-// The machine-readable report of the whole run.
-static void write_report(const Settings *settings) {
-    FILE *out = stderr;
-    if (settings->report_file) {
-        out = fopen(settings->report_file, "w");
-        if (!out) {
-            fprintf(stderr, "softgpu: can't write the report to '%s': ", settings->report_file);
-            perror(NULL);
-            return;
-        }
-    }
+// Writes the report to `path`, or to `temporary` beside it, which takes its place when whole.
+static bool write_report_file(const char *path, const char *temporary) {
+    FILE *out = fopen(temporary ? temporary : path, "w");
+    if (!out) return false;
     json_array(out, false);
     fputc('\n', out);
-    if (out != stderr) fclose(out);
+    bool written = fflush(out) == 0;
+    int reason = errno;
+    if (fclose(out) != 0 && written) {
+        written = false;
+        reason = errno;
+    }
+    if (written && temporary && rename(temporary, path) != 0) {
+        written = false;
+        reason = errno;
+    }
+    if (!written && temporary) unlink(temporary);
+    errno = reason;
+    return written;
+}
+
+// The machine-readable report of the whole run.
+static bool write_report(const char *path) {
+    struct stat status;
+    char *temporary = NULL;
+    if (!path) {
+        json_array(stderr, false);
+        fputc('\n', stderr);
+        return true;
+    }
+    if (stat(path, &status) != 0 || S_ISREG(status.st_mode)) // others can't be replaced
+        if (asprintf(&temporary, "%s.%ld.part", path, (long)getpid()) < 0) return false;
+    bool written = write_report_file(path, temporary);
+    if (!written)
+        fprintf(stderr, "softgpu: can't write the report to %s: %s\n", path, strerror(errno));
+    free(temporary);
+    return written;
 }
 
 // What there was no room for, errors and notes apart.
@@ -231,11 +257,8 @@ static void print_dropped(void) {
                 notes == 1 ? " at another line is" : "s at other lines are");
 }
 
-void findings_finish(const Settings *settings) {
-    if (settings->report_json) {
-        write_report(settings);
-        return;
-    }
+bool findings_finish(const Settings *settings) {
+    if (settings->report_json) return write_report(settings->report_file);
     Finding *f;
     for (int k = 0; (f = findings_get(k)); k++) {
         if (!f->printed)
@@ -249,4 +272,5 @@ void findings_finish(const Settings *settings) {
         f->printed_count = f->count;
     }
     print_dropped();
+    return true;
 }

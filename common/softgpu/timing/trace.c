@@ -201,13 +201,14 @@ void trace_launch_end(Gpu *gpu, const Launch *launch, double time_us) {
     traced_count = 0;
 }
 
-void trace_finish(void) {
-    trace_file_close();
+bool trace_finish(void) {
+    bool written = trace_file_close();
     for (int s = 0; s < TRACE_SMS_MOST; s++) {
         if (traced[s]) free(traced[s]->spans);
         free(traced[s]);
         traced[s] = NULL;
     }
+    return written;
 }
 
 const char *trace_probe(const char *path) {

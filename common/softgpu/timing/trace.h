@@ -59,8 +59,9 @@ void trace_cta_end(const Cta *cta, uint64_t now);
 // modelled microseconds after the GPU's clock (Gpu.clock_us, not advanced yet). On one thread.
 void trace_launch_begin(Gpu *gpu, const Launch *launch, int sms, uint64_t now);
 void trace_launch_end(Gpu *gpu, const Launch *launch, double time_us);
-// Completes the file, at the end of the process.
-void trace_finish(void);
+// Completes the file, at the end of the process. False: it can't be written, as it says on stderr,
+// and nothing of it is left.
+bool trace_finish(void);
 
 // Can the timeline be written? NULL, or why it can't. "-" is standard output.
 const char *trace_probe(const char *path);

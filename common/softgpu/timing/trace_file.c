@@ -30,6 +30,7 @@ static struct {
     FILE *stream; // NULL: none is open
     char *path, *temporary;
     bool to_stdout, started; // started: an event has been written
+    int failed;              // errno of the first write that failed; 0: none has
     Known *known;
     uint32_t known_count, known_capacity;
     uint64_t events, dropped_spans, dropped_launches;
@@ -67,12 +68,19 @@ bool trace_file_open(const char *path) {
     return true;
 }
 
-static void copy_to_stdout(void) {
+static bool copy_to_stdout(void) {
     char buffer[1 << 14];
     size_t n;
     rewind(file.stream);
-    while ((n = fread(buffer, 1, sizeof buffer, file.stream)) > 0) fwrite(buffer, 1, n, stdout);
-    fflush(stdout);
+    while ((n = fread(buffer, 1, sizeof buffer, file.stream)) > 0)
+        if (fwrite(buffer, 1, n, stdout) < n) return false;
+    return fflush(stdout) == 0;
+}
+
+// Writes out what is waiting, and keeps the reason of the first failure.
+static void flush_file(void) {
+    bool written = fflush(file.stream) == 0 && !ferror(file.stream);
+    if (!written && file.failed == 0) file.failed = errno != 0 ? errno : EIO;
 }
 
 static void text(const char *s) {
@@ -89,8 +97,8 @@ static void text(const char *s) {
     fputc('"', file.stream);
 }
 
-void trace_file_close(void) {
-    if (!file.stream) return;
+bool trace_file_close(void) {
+    if (!file.stream) return true;
     fputs("\n], \"otherData\": {\"gpu\": ", file.stream);
     text(file.gpu ? file.gpu : "none");
     fprintf(file.stream,
@@ -98,15 +106,16 @@ void trace_file_close(void) {
             "\"dropped_launches\": %llu}}\n",
             file.clock_ghz, file.sms, (unsigned long long)file.dropped_spans,
             (unsigned long long)file.dropped_launches);
-    bool written = !ferror(file.stream) && fflush(file.stream) == 0;
-    if (written && file.to_stdout) copy_to_stdout();
-    written = fclose(file.stream) == 0 && written;
-    if (written && file.temporary) written = rename(file.temporary, file.path) == 0;
-    if (!written) {
+    flush_file();
+    int failed = file.failed;
+    if (!failed && file.to_stdout && !copy_to_stdout()) failed = errno;
+    if (fclose(file.stream) != 0 && !failed) failed = errno;
+    if (!failed && file.temporary && rename(file.temporary, file.path) != 0) failed = errno;
+    if (failed)
         fprintf(stderr, "softgpu: can't write the timeline to %s: %s\n", file.path,
-                strerror(errno));
-        if (file.temporary) unlink(file.temporary);
-    } else if (file.dropped_spans || file.dropped_launches) {
+                strerror(failed));
+    if (failed && file.temporary) unlink(file.temporary);
+    if (!failed && (file.dropped_spans || file.dropped_launches)) {
         fprintf(
             stderr,
             "softgpu: %s is not all of the timeline: %llu spans and %llu launches had no room\n",
@@ -117,6 +126,7 @@ void trace_file_close(void) {
     free(file.temporary);
     free(file.known);
     memset(&file, 0, sizeof file);
+    return !failed;
 }
 
 // ---- events
@@ -355,4 +365,5 @@ void trace_file_launch(const TraceLaunch *launch, TraceSm *const *sms, int count
         file.dropped_spans += sms[s]->dropped;
         write_sm(l, sms[s]);
     }
+    flush_file();
 }

@@ -58,6 +58,7 @@ bool trace_file_open(const char *path);
 const char *trace_file_path(void); // NULL: none is open
 // Writes a launch and the spans of its SMs, which it sorts.
 void trace_file_launch(const TraceLaunch *launch, TraceSm *const *sms, int count);
-void trace_file_close(void);
+// Completes it. False: it can't be written, as it says on stderr, and nothing of it is left.
+bool trace_file_close(void);
 
 #endif
