@@ -2,6 +2,8 @@
 // its steps; compiled with the Makefile's -DBUILT_… and -DEXERCISE_STEP.
 #include "harness/built.h"
 
+#include <stddef.h>
+
 #include "harness/variants.h"
 
 #define LISTED(head_dim) head_dim,
