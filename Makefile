@@ -51,6 +51,8 @@ USES_6 := 01_naive 02_tiled 03_online_softmax 04_recompute_backward 05_hopper_as
 USES_7 := 01_naive 03_online_softmax 05_hopper_async 06_fp8_hadamard 07_persistent_lpt
 USES_8 := 01_naive 03_online_softmax 08_blackwell
 USES_9 := 01_naive 09_decode
+# A kernel of another chapter alone: the backward that chapter 8's are compared with.
+ALSO_8 := 04_recompute_backward/recompute_tensor_cores
 FOLDER_1 := 01_naive
 FOLDER_2 := 02_tiled
 FOLDER_3 := 03_online_softmax
@@ -210,7 +212,8 @@ $(BUILD)/$(VARIANT)/built.o: common/harness/built.c $(BUILD)/.flags
 	@$(CC) $(CFLAGS) $(BUILT) -c $< -o $@
 
 define chapter_rules
-$(BUILD)/$(VARIANT)/chapter-$(1)/run: $(call kernels,$(USES_$(1))) $(HARNESS_OBJECTS) \
+$(BUILD)/$(VARIANT)/chapter-$(1)/run: $(call kernels,$(USES_$(1))) \
+        $(patsubst %,$(BUILD)/$(VARIANT)/%.o,$(ALSO_$(1))) $(HARNESS_OBJECTS) \
         $(BUILD)/$(VARIANT)/built.o $(call objects,$(wildcard $(FOLDER_$(1))/*.c)) | $(SOFTGPU)/lib/libcudart.so
 	@mkdir -p $$(@D)
 	@echo "  link    $$@"
@@ -254,7 +257,8 @@ $(BUILD)/$(VARIANT)/exercise-$(1)/built.o: common/harness/built.c $(FOLDER_$(1))
 	@$(CC) $(CFLAGS) $(BUILT) -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -c $$< -o $$@
 
 $(BUILD)/$(VARIANT)/exercise-$(1)/run: $(BUILD)/$(VARIANT)/exercise-$(1)/exercise.o $(BUILD)/$(VARIANT)/exercise-$(1)/built.o \
-        $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) $(HARNESS_OBJECTS) \
+        $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) \
+        $(patsubst %,$(BUILD)/$(VARIANT)/%.o,$(ALSO_$(1))) $(HARNESS_OBJECTS) \
         $(call objects,$(wildcard $(FOLDER_$(1))/*.c)) | $(SOFTGPU)/lib/libcudart.so
 	@echo "  link    $$@"
 	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
@@ -360,7 +364,7 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs
-CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell varlen decode torch
+CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell blackwell_backward varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)

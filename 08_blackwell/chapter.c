@@ -2,21 +2,34 @@
 #include "harness/chapter.h"
 #include "../01_naive/naive.h"
 #include "../03_online_softmax/cp_async.h"
+#include "../04_recompute_backward/recompute_tensor_cores.h"
 #include "counters.h"
 #include "exp2_emulation.h"
 #include "gemm_only.h"
 #include "lazy_rescale.h"
+#include "one_cta.h"
 #include "p_in_tmem.h"
 #include "persistent_lpt.h"
 #include "pingpong.h"
 #include "tcgen05.h"
+#include "two_cta.h"
 
 static const int head_dims[] = {64, 128, 0};
 
-// Blackwell has no wgmma: before its own steps stands FlashAttention-2, chapter 3's last.
-static const Step *const steps[] = {&naive_step,        &cp_async_step,       &tcgen05_step,
-                                    &p_in_tmem_step,    &pingpong_step,       &exp2_emulation_step,
-                                    &lazy_rescale_step, &persistent_lpt_step, &gemm_only_step};
+// Blackwell has no wgmma: before its own steps stands FlashAttention-2, chapter 3's last, and before
+// those of the backward chapter 4's last.
+static const Step *const steps[] = {&naive_step,
+                                    &cp_async_step,
+                                    &tcgen05_step,
+                                    &p_in_tmem_step,
+                                    &pingpong_step,
+                                    &exp2_emulation_step,
+                                    &lazy_rescale_step,
+                                    &persistent_lpt_step,
+                                    &recompute_tensor_cores_step,
+                                    &one_cta_step,
+                                    &two_cta_step,
+                                    &gemm_only_step};
 
 const Chapter chapter = {
     .number = 8,
@@ -26,8 +39,9 @@ const Chapter chapter = {
     .min_capability = 100,
     .arch_specific = true,
     .head_dims = head_dims,
-    .has_backward = false,
+    .has_backward = true,
     .default_backward = false,
+    .backward_apart = true,
     .steps = steps,
     .step_count = sizeof steps / sizeof steps[0],
     // Blocks that share out the work can't be sampled, so the GPU is smaller: a whole one of 4 SMs.

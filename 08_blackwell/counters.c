@@ -6,7 +6,9 @@
 
 void say_rescales(const Step *step, const Attention *a, char *sentence, size_t size) {
     Counters counters;
-    if (step->chapter != 8 || step->exhibit || step->forward_workspace(a) <= sizeof counters)
+    if (step->chapter != 8 || step->exhibit || step->backward != NULL)
+        return; // of another chapter; meant to be wrong; with another step's forward
+    if (step->forward_workspace(a) <= sizeof counters)
         return; // it counts nothing, or had no query rows
     if (cudaMemcpy(&counters, a->workspace, sizeof counters, cudaMemcpyDeviceToHost) != cudaSuccess)
         return;

@@ -25,6 +25,9 @@ typedef struct {
     bool arch_specific;   // needs exactly that capability (wgmma 9.0, tcgen05 10.x)
     const int *head_dims; // that its kernels can be built for, ended by 0; NULL: all of them
     bool has_backward, default_backward;
+    // Its steps with a backward are there for it alone, naive apart: `all` are they with --backward,
+    // the others without.
+    bool backward_apart;
     bool has_varlen, has_sinks; // some step beside naive takes these; chapter 1: naive does
     bool has_cache;             // some step takes a cache, splits and new keys
     bool memory_bound;          // the table says what share of the HBM's bandwidth a step reaches

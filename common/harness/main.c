@@ -239,7 +239,9 @@ int main(int argc, char **argv) {
     if (options.schedule_study)
         return study_run_option(&options, &chapter, argv, &message) ? 0 : refused(&message);
     bool *chosen = allocate(chapter.step_count);
-    if (!steps_choose(&chapter, options.steps, chosen, &message)) return refused(&message);
+    const bool backward = options.backward || chapter.default_backward;
+    if (!steps_choose(&chapter, options.steps, backward, chosen, &message))
+        return refused(&message);
     if (options.threads != NULL) parallel_set_threads(atoi(options.threads));
 
     // The sizes and the data, before a device is looked for: each value of a sweep.

@@ -79,7 +79,7 @@ static const OptionLine lines[] = {
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
     {"sink", NULL, SETS_SINK, AT(sink), 0, "one more score in each softmax (chapters 1, 7, 9)"},
     {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
-    {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4 and 5)"},
+    {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4, 5 and 8)"},
     {"deterministic", NULL, FROM_CHAPTER, AT(deterministic), 4,
      "gradients summed in a fixed order (from chapter 4 on)"},
     {"input", "DIR", TAKES_TEXT, AT(input), 0,
@@ -516,7 +516,7 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
                                "timed; leave one of them out");
     if (o->backward && !chapter->has_backward) {
         return refuse(message,
-                      "--backward: chapter %d has no backward pass; chapters 1, 4 and 5 do",
+                      "--backward: chapter %d has no backward pass; chapters 1, 4, 5 and 8 do",
                       chapter->number);
     }
     if (o->strict && o->no_strict) {

@@ -24,7 +24,15 @@ static int find_step(const Chapter *chapter, const char *word) {
     return -1;
 }
 
-bool steps_choose(const Chapter *chapter, const char *list, bool *chosen, Message *message) {
+// Is the step among a chapter's "all"?
+static bool is_usual(const Chapter *chapter, int s, bool backward) {
+    const Step *step = chapter->steps[s];
+    if (step->exhibit) return false;
+    return !chapter->backward_apart || s == 0 || (step->backward != NULL) == backward;
+}
+
+bool steps_choose(const Chapter *chapter, const char *list, bool backward, bool *chosen,
+                  Message *message) {
     for (int s = 0; s < chapter->step_count; s++) chosen[s] = false;
     for (const char *rest = list != NULL ? list : "all"; rest != NULL;) {
         char word[64];
@@ -33,7 +41,7 @@ bool steps_choose(const Chapter *chapter, const char *list, bool *chosen, Messag
         rest = rest[length] == ',' ? rest + length + 1 : NULL;
         if (strcmp(word, "all") == 0) {
             for (int s = 0; s < chapter->step_count; s++) {
-                if (!chapter->steps[s]->exhibit) chosen[s] = true;
+                if (is_usual(chapter, s, backward)) chosen[s] = true;
             }
             continue;
         }

@@ -48,7 +48,8 @@ typedef struct Run {
 } Run;
 
 // Marks the steps of a list ("2,two-pass" or "all"; NULL = all): exhibits only when named.
-bool steps_choose(const Chapter *chapter, const char *list, bool *chosen, Message *message);
+bool steps_choose(const Chapter *chapter, const char *list, bool backward, bool *chosen,
+                  Message *message);
 
 // Finds out which steps can run and fills `results` with what is left to measure; run_steps calls
 // it. False: none can, the message says why.

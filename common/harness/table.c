@@ -398,9 +398,12 @@ void print_table(FILE *to, const Run *run) {
 void print_list(FILE *to, const Chapter *chapter) {
     for (int s = 0; s < chapter->step_count; s++) {
         const Step *step = chapter->steps[s];
+        const bool apart = chapter->backward_apart && s > 0 && step->backward != NULL;
         fprintf(to, "%2d  ", s + 1);
         print_padded(to, step->name, 24, false);
         fprintf(to, "chapter %d  %s%s\n", step->chapter, step->idea,
-                step->exhibit ? " (exhibit: runs only when named)" : "");
+                step->exhibit ? " (exhibit: runs only when named)"
+                : apart       ? " (with --backward)"
+                              : "");
     }
 }

@@ -40,6 +40,7 @@ PANELS = [
     ("forward", "h100", (1, 2, 3, 5, 6, 7)),
     ("forward", "b200", (1, 2, 3, 8)),
     ("backward", "h100", (1, 4, 5)),
+    ("backward", "b200", (1, 4, 8)),
     ("decode", "h100", (1, 9)),
 ]
 PANEL_NEEDS = {"decode": 9}
@@ -60,9 +61,10 @@ BYTES = ("B", "KB", "MB", "GB", "TB")
 def run_step_lists(runner, variant, panel, gpu, chapter, more):
     """The check and the timing of a chapter's own steps."""
     backward = ["--backward"] if panel == "backward" else []
-    steps = runs.own_steps(variant, chapter, (CEILING,) if panel == "forward" else ())
+    exhibits = (CEILING,) if panel == "forward" else ()
+    steps = runs.own_steps(variant, chapter, exhibits, panel == "backward")
     common = ["--gpu", gpu, "--steps", ",".join(steps), *backward]
-    if chapter in WHOLE:
+    if chapter in WHOLE and panel == "forward":
         more = [*more, "--sample", 0]
     name = f"{panel}-{gpu}-chapter-{chapter}"
     timed = runner.run(

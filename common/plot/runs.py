@@ -117,20 +117,23 @@ class Runner:
         return run
 
 
-def own_steps(variant, chapter, exhibits=()):
-    """Names of a chapter's own steps, in order; of its exhibits only those named."""
+def own_steps(variant, chapter, exhibits=(), backward=False):
+    """Names of a chapter's own steps, in order; of its exhibits only those named. Where a chapter has steps for
+    the backward alone, either those or the others."""
     program = pathlib.Path(variant).resolve() / f"chapter-{chapter}" / "run"
     if not program.exists():
         raise Failed(f"chapter {chapter} is not built: make chapter-{chapter}")
     text = subprocess.run(
         [str(program), "--list"], stdout=subprocess.PIPE, encoding="utf-8", check=True
     ).stdout
-    names = []
+    names, apart = [], "(with --backward)" in text
     for line in text.splitlines():
         found = re.match(r"\s*\d+\s+(\S+)\s+chapter (\d+)\s+(.*)", line)
         if not found or int(found[2]) != chapter:
             continue
         if "(exhibit:" in found[3] and found[1] not in exhibits:
+            continue
+        if apart and ("(with --backward)" in found[3]) != backward:
             continue
         names.append(found[1])
     return names

@@ -67,7 +67,9 @@ const char *steps_of(int chapter, const char *problem) {
         "persistent,overlapped-epilogue,lpt,l2-order",
         "tcgen05,p-in-tmem,pingpong,exp2-emulation,lazy-rescale,persistent-lpt",
         "split-kv,gqa-packed,auto-split,cluster-combine,paged-kv"};
-    if (chapter == 5 && strstr(problem, "--backward") != NULL) return "intra-warpgroup";
+    const bool backward = strstr(problem, "--backward") != NULL;
+    if (backward && chapter == 5) return "intra-warpgroup";
+    if (backward && chapter == 8) return "one-cta,two-cta";
     const bool pages =
         strstr(problem, "--page-size") != NULL || strstr(problem, "--append") != NULL;
     if (pages && chapter == 9) return "cluster-combine,paged-kv";

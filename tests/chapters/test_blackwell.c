@@ -146,7 +146,6 @@ END_TEST
 START_TEST(refuses_in_a_sentence) {
     static const char *const lines[][2] = {
         {"--steps pingpong --dtype fp8", "chapters 6 and 7 have --dtype fp8"},
-        {"--steps pingpong --backward", "--backward"},
         {"--steps persistent-lpt --seqlen 2048 --sample 2", "use --sample 0"},
         {"--steps tcgen05 --gpu h100", "needs compute capability 10.0"},
         {"--steps tcgen05 --varlen 5,7", "--varlen"},

@@ -417,7 +417,7 @@ static bool run_on(const Device *device, const char *line, const char *step_list
     ck_assert_msg(read_line(line, &with, message), "%s", message->text);
     run = (Run){.chapter = &with, .options = &options, .device = device, .chosen = chosen};
     run.same = true;
-    ck_assert(steps_choose(&with, step_list, chosen, message));
+    ck_assert(steps_choose(&with, step_list, false, chosen, message));
     ck_assert_msg(problem_make(&options, &with, &with.check, built, &run.checked, message), "%s",
                   message->text);
     run.timed = run.checked;

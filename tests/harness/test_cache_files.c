@@ -94,7 +94,7 @@ START_TEST(files_make_a_cache) {
         ck_assert_float_eq(k[4 * 64 + 1], (float)((pages ? 1 * 4 : 4) * 64 + 1) / 16);
         ck_assert_float_eq(k[(2 * 5 + 2) * 64], (float)((pages ? 2 : 12 + 2) * 64) / 16);
         run.timed = run.checked;
-        ck_assert(steps_choose(&chapter_9, "naive", chosen, &message));
+        ck_assert(steps_choose(&chapter_9, "naive", false, chosen, &message));
         ck_assert(run_steps(&run, &message));
         ck_assert_msg(run.results[0].ok == 1, "%s", run.results[0].tensors[TENSOR_O].report);
         inputs_free(&run.saved_inputs);

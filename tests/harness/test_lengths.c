@@ -98,7 +98,7 @@ static bool run_line(const char *line, const char *step_list, bool backward, Mes
     run = (Run){.chapter = &with, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.backward = backward;
     run.same = true;
-    ck_assert(steps_choose(&with, step_list, chosen, message));
+    ck_assert(steps_choose(&with, step_list, false, chosen, message));
     ck_assert(problem_make(&options, &with, &with.check, built, &run.checked, message));
     run.timed = run.checked;
     return run_steps(&run, message);
@@ -223,7 +223,7 @@ START_TEST(files_make_a_problem) {
     ck_assert_float_eq(in->k[6 * 64 + 1], (float)((3 * 64 + 1) % 97) / 16);
     run.same = true;
     run.timed = run.checked;
-    ck_assert(steps_choose(&with, "naive", chosen, &message));
+    ck_assert(steps_choose(&with, "naive", false, chosen, &message));
     ck_assert(run_steps(&run, &message));
     ck_assert_int_eq(run.results[0].ok, 1);
     Npy array;

@@ -195,16 +195,16 @@ START_TEST(lists) {
     ck_assert(o.schedules[2] == UINT64_MAX);
 
     bool chosen[3];
-    ck_assert(steps_choose(&test_chapter, NULL, chosen, &message));
+    ck_assert(steps_choose(&test_chapter, NULL, false, chosen, &message));
     ck_assert(chosen[0] && !chosen[1] && chosen[2]); // an exhibit runs only when named
-    ck_assert(steps_choose(&test_chapter, "2,forward-only", chosen, &message));
+    ck_assert(steps_choose(&test_chapter, "2,forward-only", false, chosen, &message));
     ck_assert(!chosen[0] && chosen[1] && chosen[2]);
-    ck_assert(steps_choose(&test_chapter, "all,first-attempt", chosen, &message));
+    ck_assert(steps_choose(&test_chapter, "all,first-attempt", false, chosen, &message));
     ck_assert(chosen[0] && chosen[1] && chosen[2]);
-    ck_assert(!steps_choose(&test_chapter, "4", chosen, &message));
-    ck_assert(!steps_choose(&test_chapter, "0", chosen, &message));
-    ck_assert(!steps_choose(&test_chapter, "naive,", chosen, &message));
-    ck_assert(!steps_choose(&test_chapter, "naiv", chosen, &message));
+    ck_assert(!steps_choose(&test_chapter, "4", false, chosen, &message));
+    ck_assert(!steps_choose(&test_chapter, "0", false, chosen, &message));
+    ck_assert(!steps_choose(&test_chapter, "naive,", false, chosen, &message));
+    ck_assert(!steps_choose(&test_chapter, "naiv", false, chosen, &message));
 }
 END_TEST
 

@@ -37,7 +37,7 @@ static bool run_line(const char *step_list, bool backward, Message *message) {
         (Run){.chapter = &test_chapter, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.backward = backward;
     run.same = true;
-    ck_assert(steps_choose(&test_chapter, step_list, chosen, message));
+    ck_assert(steps_choose(&test_chapter, step_list, false, chosen, message));
     ck_assert(
         problem_make(&options, &test_chapter, &test_chapter.check, built, &run.checked, message));
     run.timed = run.checked;
@@ -216,7 +216,7 @@ START_TEST(saves_the_last_step) {
     run =
         (Run){.chapter = &test_chapter, .options = &options, .device = &fake_gpu, .chosen = chosen};
     run.same = true;
-    ck_assert(steps_choose(&test_chapter, "forward-only,naive", chosen, &message));
+    ck_assert(steps_choose(&test_chapter, "forward-only,naive", false, chosen, &message));
     ck_assert(
         problem_make(&options, &test_chapter, &test_chapter.check, built, &run.checked, &message));
     run.timed = run.checked;
