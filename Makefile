@@ -359,7 +359,7 @@ lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHA
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
-    definedness race race_lanes race_global race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
+    definedness race race_lanes race_global writes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \

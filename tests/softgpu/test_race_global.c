@@ -58,6 +58,25 @@ typedef struct {
 #define WRITTEN   "@%p7 cp.async.bulk.wait_group 0;\n"
 #define BEEN_READ "@%p7 cp.async.bulk.wait_group.read 0;\n"
 
+#define THIRD       "setp.eq.u32 %p4, %t, 3;"
+#define AGAIN(type) "@%p7 ld.acquire.gpu.global." type " %r3, [%d0];"
+// Blocks 0 and 1 set a flag each; two lanes of block 2 wait for one each, and read that block's data,
+// or the other's (%r4).
+#define TWO_HEAR(block, between)                                                                   \
+    "setp.eq.u32 %p4, %b, 2; @%p4 bra OTHER; mad.wide.u32 %d5, %b, 4, %d0;\n" WRITE SYNC           \
+    "@%p7 st.release.gpu.global.u32 [%d5], 1; bra DONE;\n"                                         \
+    "OTHER: setp.gt.u32 %p4, %t, 1; @%p4 bra DONE; mad.wide.u32 %d5, %t, 4, %d0;\n"                \
+    "LISTEN: ld.acquire.gpu.global.u32 %r3, [%d5]; setp.eq.u32 %p0, %r3, 0; @%p0 bra LISTEN;\n"    \
+    "xor.b32 %r4, %t, 1; mad.wide.u32 %d4, " block ", 256, %d0;" between                           \
+    "ld.global.u32 %out, [%d4+4096]; DONE:\n"
+// The other warp says that it is done, and has released nothing.
+#define WARP_1_TELLS SYNC "setp.eq.u32 %p4, %t, 32; @%p4 st.relaxed.gpu.global.u32 [%d0+64], 1;\n"
+#define HEAR_WARP_1  HEAR_AT("64")
+#define HEAR_AT(offset)                                                                            \
+    "@!%p7 bra HEARD; LISTEN: ld.relaxed.gpu.global.u32 %r3, [%d0+" offset                         \
+    "]; setp.eq.u32 %p0, %r3, 0; @%p0 bra LISTEN; HEARD:\n"
+#define COPY ".shared .align 16 .b8 c[16]; @%p7 cp.async.ca.shared.global [c], [%d0+4096], 16;\n"
+
 #define BOTH "nothing puts the two in order"
 
 static const Case cases[] = {
@@ -186,6 +205,51 @@ static const Case cases[] = {
      "OUT:",
      "of block", 6, 1},
 
+    // who takes turns at a word: an atomic leaves there what was released before, a store doesn't
+    {BLOCKS(WRITE SYNC "@%p7 st.release.gpu.global.u32 [%d0], 1;",
+            HEAR "@%p7 atom.relaxed.gpu.global.exch.b32 %r3, [%d0], 2;" AGAIN("u32") SYNC TAKE),
+     NULL, 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 st.release.gpu.global.u32 [%d0], 1;",
+            HEAR "@%p7 st.relaxed.gpu.global.u32 [%d0], 2;" AGAIN("u32") SYNC TAKE),
+     "of block", 2, 1},
+    // … one to the other half of the word neither
+    {BLOCKS(WRITE SYNC "@%p7 st.release.gpu.global.u16 [%d0], 1;",
+            HEAR "@%p7 st.relaxed.gpu.global.u16 [%d0+2], 2;" AGAIN("u16") SYNC TAKE),
+     NULL, 2, 1},
+    // elements of a vector are accesses of their own
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 st.relaxed.gpu.global.v2.u32 [%d0+64], {%t, 1};",
+            HEAR_AT("68") "@%p7 " FENCE SYNC TAKE),
+     NULL, 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 st.relaxed.gpu.global.v2.u32 [%d0+64], {%t, 1};",
+            HEAR_AT("68") "@%p7 " FENCE SYNC TAKE),
+     "of block", 2, 1},
+    // a fence is for what its own thread then writes, or has read
+    {BLOCKS(WRITE SYNC THIRD "@%p4 " FENCE TELL, HEAR "@%p7 " FENCE SYNC TAKE), "of block", 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE TELL, HEAR THIRD "@%p4 " FENCE SYNC TAKE), "of block", 2, 1},
+    // each of two lanes hears of one block
+    {TWO_HEAR("%t", ""), NULL, 3, 1},
+    {TWO_HEAR("%r4", ""), "of block", 3, 1},
+    {TWO_HEAR("%r4", "bar.warp.sync 3;"), NULL, 3, 1},
+    // a cas that fails doesn't write
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 atom.global.cas.b32 %r3, [%d0], 0, 5;" WARP_1_TELLS,
+            HEAR_WARP_1 "@%p7 ld.acquire.gpu.global.u32 %r3, [%d0];" SYNC TAKE),
+     NULL, 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 atom.global.cas.b32 %r3, [%d0], 4, 5;" WARP_1_TELLS,
+            HEAR_WARP_1 "@%p7 ld.acquire.gpu.global.u32 %r3, [%d0];" SYNC TAKE),
+     "of block", 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE ".reg .b128 %w<3>; mov.b64 %d4, 0; mov.b128 %w0, {%d4, %d4};"
+                       "mov.b128 %w1, {%d4, %d4};"
+                       "@%p7 atom.relaxed.gpu.global.cas.b128 %w2, [%d0], %w1, %w0;" WARP_1_TELLS,
+            HEAR_WARP_1 "@%p7 ld.acquire.gpu.global.u32 %r3, [%d0];" SYNC TAKE),
+     NULL, 2, 1},
+    // red doesn't read
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 red.global.add.u32 [%d0], 1;" WARP_1_TELLS,
+            HEAR_WARP_1 "@%p7 atom.global.add.u32 %r3, [%d0], 1; @%p7 " FENCE SYNC TAKE),
+     NULL, 2, 1},
+    {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 red.global.add.u32 [%d0], 1;" WARP_1_TELLS,
+            HEAR_WARP_1 "@%p7 red.global.add.u32 [%d0], 1; @%p7 " FENCE SYNC TAKE),
+     "of block", 2, 1},
+
     // ---- between the warps of a block
     {WRITE CROSS, "warp", 1, 1},
     {WRITE SYNC CROSS, NULL, 1, 1},
@@ -237,6 +301,22 @@ static const Case cases[] = {
     {"@%p1 st.global.u32 [%d1], 1; .shared .align 16 .b8 c[16]; @%p7 cp.async.ca.shared.global "
      "[c], [%d0+4096], 16; cp.async.wait_all;",
      BOTH, 2, 1},
+    // … which read until they are waited for
+    {COPY "cp.async.wait_all;" SYNC WRITE, NULL, 1, 1},
+    {COPY SYNC WRITE "cp.async.wait_all;", "a cp.async of block", 1, 1},
+    {COPY "cp.async.commit_group; cp.async.commit_group; cp.async.wait_group 1;" SYNC WRITE, NULL,
+     1, 1},
+    {COPY "cp.async.commit_group; cp.async.wait_group 1;" SYNC WRITE "cp.async.wait_group 0;",
+     "a cp.async of block", 1, 1},
+    {BLOCKS(COPY "cp.async.wait_all;" SYNC "@%p7 " FENCE TELL,
+            HEAR "@%p7 " FENCE SYNC "st.global.u32 [%d2], 1;"),
+     NULL, 2, 1},
+    {BLOCKS(COPY SYNC "@%p7 " FENCE TELL "cp.async.wait_all;",
+            HEAR "@%p7 " FENCE SYNC "st.global.u32 [%d2], 1;"),
+     "a cp.async of block", 2, 1},
+    {MBARRIER COPY "@%p7 cp.async.mbarrier.arrive.noinc.shared.b64 [m];" LANDED WRITE, NULL, 1, 1},
+    {MBARRIER COPY "@%p7 mbarrier.arrive.shared.b64 %d4, [m];" LANDED WRITE "cp.async.wait_all;",
+     "a cp.async of block", 1, 1},
     {MBARRIER LOAD LANDED, NULL, 3, 1},
     {MBARRIER LOAD LANDED "@%p1 " WRITE, BOTH, 2, 1},
     {MBARRIER LOAD LANDED WRITE, NULL, 1, 1},
@@ -285,6 +365,21 @@ static const Case loose[] = {
     {BLOCKS(FENCE WRITE SYNC TELL, HEAR SYNC FENCE TAKE), "of block", 2, 1},
 };
 enum { LOOSE = sizeof loose / sizeof *loose };
+
+// Not strict: an atomic without a fence behind it, which is worth a note.
+#define LAST(fence, reads)                                                                         \
+    WRITE SYNC "@!%p7 bra OUT; fence.acq_rel.gpu;" reads fence                                     \
+               "setp.ne.u32 %p0, %r3, 1; @%p0 bra OUT;"                                            \
+               "ld.global.u32 %r4, [%d0+4096]; ld.global.u32 %out, [%d0+4352]; OUT:"
+static const Case notes[] = {
+    {LAST("", "atom.global.add.u32 %r3, [%d0], 1;"), "only an atomic without a fence", 2, 1},
+    {LAST(FENCE, "atom.global.add.u32 %r3, [%d0], 1;"), NULL, 2, 1},
+    {WRITE SYNC "@!%p7 bra OUT; LOCK: atom.global.cas.b32 %r3, [%d0], 0, 1; setp.ne.u32 %p0, %r3, "
+                "0; @%p0 bra LOCK; st.global.u32 [%d0+16384], %b; fence.acq_rel.gpu;"
+                "atom.global.exch.b32 %r3, [%d0], 0; OUT:",
+     "only an atomic without a fence", 3, 1},
+};
+enum { NOTES = sizeof notes / sizeof *notes };
 
 static const AsyncOrder orders[] = {ASYNC_TIMED, ASYNC_EARLY, ASYNC_LATE, ASYNC_RANDOM};
 enum { ORDERS = 4, SCHEDULES = 3, SMS = 2, WAYS = ORDERS * SCHEDULES * SMS };
@@ -363,11 +458,28 @@ START_TEST(one_case) {
 }
 END_TEST
 
+START_TEST(noted) {
+    const Case *c = &notes[_i];
+    for (int way = 0; way < WAYS; way++) {
+        ck_assert_int_eq(run(c, way, 1 + way % 2, false), 0);
+        const Finding *f = findings_get(0);
+        ck_assert_msg(c->words ? f && f->note && strstr(f->what, c->words) : !f, "way %d: %s\n%s",
+                      way, f ? f->what : "no note", c->body);
+        for (int k = 0; (f = findings_get(k)); k++) ck_assert_msg(f->note, "%s", f->what);
+        if (!c->words) continue;
+        ck_assert_int_eq(run(c, way, 1 + way % 2, true), 0);
+        f = findings_get(0);
+        ck_assert_msg(f && !f->note && f->kind == FINDING_RACE, "strict, way %d\n%s", way, c->body);
+    }
+}
+END_TEST
+
 Suite *suite_race_global(void) {
     Suite *suite = suite_create("race_global");
     TCase *tests = tcase_create("race_global");
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, one_case, 0, CASES + LOOSE);
+    tcase_add_loop_test(tests, noted, 0, NOTES);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "softgpu/check/findings.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/machine/global.h"
 
 typedef unsigned long long ull;
@@ -16,9 +17,12 @@ static const char *verb(bool write) {
 
 // Remembers an allocation for the quick test. Memory from malloc in a kernel may be freed at any
 // time by another SM, so it is looked up each time.
-static void remember(Sm *sm, uint64_t begin, uint64_t end, bool read_only) {
+static void remember(Sm *sm, uint64_t begin, uint64_t end, const Allocation *a) {
     for (unsigned k = ALLOCATIONS_CACHED - 1; k > 0; k--) sm->cached[k] = sm->cached[k - 1];
-    sm->cached[0] = (struct AllocationCache){begin, end, read_only};
+    sm->cached[0] = (struct AllocationCache){.begin = begin,
+                                             .end = end,
+                                             .read_only = a && a->kind == MEMORY_CONSTANT,
+                                             .unwritten = a && !race_writes(sm->launch, a)};
 }
 
 // Names an allocation: "the 4096-byte allocation #3", "the variable 'table' (400 bytes)".
@@ -135,13 +139,13 @@ static bool global_lane_mapped(Warp *w, const Insn *i, int lane, uint64_t addres
     if (address & (size - 1)) return without_detail(w, i, lane, true, write);
     uint64_t offset = address - m->device_base;
     if (offset < m->device_size && size <= m->device_size - offset) {
-        remember(w->sm, m->device_base, m->device_base + m->device_size, false);
+        remember(w->sm, m->device_base, m->device_base + m->device_size, NULL);
         return true;
     }
     const Allocation *a = global_find(m, address);
     if (!a || a->freed || address < a->address || address - a->address + size > a->size)
         return without_detail(w, i, lane, false, write);
-    remember(w->sm, a->address, a->address + a->size, false);
+    remember(w->sm, a->address, a->address + a->size, a);
     return true;
 }
 
@@ -166,7 +170,7 @@ static bool global_lane_allowed(Warp *w, const Insn *i, int lane, uint64_t addre
                 a->name ? a->name : "?");
         return false;
     }
-    if (a->kind != MEMORY_HEAP) remember(w->sm, a->address, a->address + a->size, read_only);
+    if (a->kind != MEMORY_HEAP) remember(w->sm, a->address, a->address + a->size, a);
     return true;
 }
 

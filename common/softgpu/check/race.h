@@ -106,6 +106,7 @@ typedef enum {
     RACE_ST_ASYNC,   // generic proxy
     RACE_RED_ASYNC,  // generic proxy
     RACE_TCGEN05,    // operands of tcgen05.mma and .cp (check/tmem_race.h)
+    RACE_CP_ASYNC,   // of global memory: the reads of cp.async
 } RaceAgentKind;
 
 typedef struct {
@@ -181,8 +182,11 @@ void race_mbarrier_complete(Cta *cta, uint32_t object, uint64_t phases);
 void race_mbarrier_wait(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t address,
                         bool by_parity, uint32_t done, bool acquires);
 // cp.async.mbarrier.arrive: at its issue (answers a stamp), and when the arrival comes.
-uint32_t race_async_arrive(Warp *w, uint32_t lanes);
-void race_async_arrived(Warp *w, Cta *cta, uint32_t address, uint32_t stamp);
+typedef struct {
+    uint32_t clock, copies; // of the warp: its clock, the reads of its cp.async so far
+} RaceStamp;
+RaceStamp race_async_arrive(Warp *w, uint32_t lanes);
+void race_async_arrived(Warp *w, Cta *cta, uint32_t address, RaceStamp stamp);
 
 // ---- for machine/: a CTA starts (its cluster and rank are set). Memory is kept for the next one
 // until race_cta_free.

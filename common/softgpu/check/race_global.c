@@ -37,6 +37,35 @@ static void *resized(void *old, size_t size) {
 
 // ---- a launch and its clusters
 
+// Lists the allocations that the kernel may write.
+static void list_written(struct GlobalRaces *g, const Launch *launch) {
+    const KernelWrites *writes = &launch->kernel->writes;
+    struct GlobalMemory *m = g->launch->gpu->memory;
+    if (!writes->known) return;
+    g->written = calloc((size_t)writes->count + 1, sizeof *g->written);
+    if (!g->written) abort();
+    for (int k = 0; k < writes->count; k++) {
+        uint64_t pointer;
+        memcpy(&pointer, (const uint8_t *)launch->params + writes->params[k], sizeof pointer);
+        const Allocation *a = global_find(m, pointer);
+        if (!a) a = global_find(m, pointer - 1); // the end of an array
+        if (a) g->written[g->written_count++] = a;
+        if (a || pointer < 1ull << 32 || pointer >> 47) continue; // or a number: no memory is there
+        free(g->written);
+        g->written = NULL;
+        return;
+    }
+}
+
+bool race_writes(const LaunchState *launch, const Allocation *a) {
+    const struct GlobalRaces *g = launch->races;
+    if (!g || !g->written) return true;
+    if (a->kind == MEMORY_MODULE && launch->launch->kernel->writes.variables) return true;
+    for (int k = 0; k < g->written_count; k++)
+        if (g->written[k] == a) return true;
+    return false;
+}
+
 void global_races_begin(LaunchState *launch) {
     launch->races = NULL;
     for (int s = 0; s < launch->gpu->figures.sms; s++) {
@@ -48,6 +77,7 @@ void global_races_begin(LaunchState *launch) {
     memset(g, 0, sizeof *g);
     g->launch = launch;
     global_order_begin(g, launch->grid_size);
+    list_written(g, launch->launch);
     launch->races = g;
 }
 
@@ -62,6 +92,7 @@ void global_races_end(LaunchState *launch) {
     }
     global_shadow_free(g);
     global_order_free(g);
+    free(g->written);
     free(g);
     launch->races = NULL;
 }
@@ -247,16 +278,17 @@ static bool is_write(RaceAccess access) {
 static void check_lanes(const Entry *e, RaceCta *window, const uint32_t offset[WARP_SIZE],
                         uint32_t mask, bool tile) {
     Race *r = e->race;
-    const LaneLog *log = &r->logs[r->thread_capacity + e->thread];
+    uint16_t t = race_thread(e->w); // e->thread may stand for its copies
+    const LaneLog *log = &r->logs[r->thread_capacity + t];
     if (log->first == log->next || !(e->write || log->written)) return;
     RacePass pass = {.race = r,
                      .cta = window,
                      .w = e->w,
                      .insn = e->insn,
                      .knowledge = e->knows,
-                     .node = {.thread = e->thread,
+                     .node = {.thread = t,
                               .flags = e->flags & GLOBAL_STRONG ? NODE_STRONG : 0,
-                              .clock = e->clock,
+                              .clock = r->thread[t].clock,
                               .insn = e->insn->index},
                      .write = e->write,
                      .lane = -1,
@@ -264,7 +296,7 @@ static void check_lanes(const Entry *e, RaceCta *window, const uint32_t offset[W
                      .size = e->size,
                      .mask = mask};
     pass.vectors[SEEN] = race_vector(r, e->knows, SEEN);
-    if (log->ring[(log->next - 1) % log->capacity].clock > pass.vectors[SEEN][e->thread])
+    if (log->ring[(log->next - 1) % log->capacity].clock > pass.vectors[SEEN][t])
         log_check(&pass, tile);
 }
 
@@ -298,6 +330,7 @@ void race_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], cons
     bool strong = kind.access >= RACE_STRONG_READ && kind.access <= RACE_ATOMIC;
     bool tile = kind.access >= RACE_TILE_READ;
     RaceCta *window = window_of(r, address, mask);
+    if (kind.copies && !r->thread[t].copy_entry) r->thread[t].copy_entry = slot_for_others(r);
     LaneAccess a = {.cta = window,
                     .insn = i,
                     .clock = thread->clock,
@@ -327,6 +360,11 @@ void race_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], cons
                                   (strong && kind.narrow ? GLOBAL_NARROW : 0)),
                .write = a.write,
                .size = size};
+    if (kind.copies) {
+        e.thread = thread->copy_entry;
+        e.clock = ++r->thread[t].copies;
+        e.kind = RACE_CP_ASYNC;
+    }
     uint32_t rest = mask;
     for (int k = 0; !tile && k < thread->class_count && rest; k++) {
         uint32_t part = rest & thread->classes[k].mask;
@@ -341,7 +379,19 @@ void race_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], cons
         if (tile) a.mask = w->live;
         log_add(&r->logs[r->thread_capacity + t], &a);
     }
-    if (strong) global_flag(w, address, mask, kind);
+    if (strong && !kind.updates)
+        race_global_flag(w, address, size, a.write ? 0 : mask, a.write ? mask : 0, kind);
+}
+
+uint32_t race_copies(const Warp *w) {
+    return race_on(w) ? race_of(w)->thread[race_thread(w)].copies : 0;
+}
+
+void race_copies_read(Warp *w, uint32_t lanes, uint32_t copies) {
+    if (!race_on(w) || !copies) return;
+    Race *r = race_of(w);
+    uint16_t entry = r->thread[race_thread(w)].copy_entry;
+    if (entry) lanes_learn(r, w, lanes, entry, copies);
 }
 
 void global_enter_again(Race *r, Warp *w, const LaneAccess *a, uint32_t lanes, bool fenced) {
@@ -398,6 +448,8 @@ static void check_issuer(const Entry *e, int lane, uint64_t address, uint64_t by
 void race_agent_global(const RaceAgent *agent, uint64_t address, uint64_t bytes) {
     if (!agent_is(agent) || !bytes || !agent->race->info) return;
     Warp *w = agent->issuers[0];
+    const Allocation *a = global_find(w->sm->gpu->memory, address);
+    if (a && !race_writes(w->sm->launch, a)) return;
     Entry e = {.race = agent->race,
                .w = w,
                .insn = agent->insn,

@@ -18,6 +18,7 @@
 #define SOFTGPU_RACE_GLOBAL_H
 
 #include "softgpu/check/race.h"
+#include "softgpu/machine/global.h"
 #include "softgpu/machine/ranges.h"
 
 // A launch begins (LaunchState.races is set if its races are checked) and ends.
@@ -28,16 +29,31 @@ void global_races_end(LaunchState *launch);
 void global_races_merge(Sm *sm);
 void global_races_free(Sm *sm);
 
+// May the kernel that this launch runs write to the allocation? What it can't write (inputs, mostly)
+// isn't followed.
+bool race_writes(const LaunchState *launch, const Allocation *a);
+
 // What a generic access is besides its addresses.
 typedef struct {
     RaceAccess access;
     RaceOrder order;
-    bool narrow;  // a strong one of a scope that no other block is in
-    bool updates; // an atomic, whether or not its result is used
+    bool narrow;     // a strong one of a scope that no other block is in
+    bool updates;    // an atomic, whether or not its result is used
+    bool copies;     // a cp.async's read
+    uint8_t element; // bytes: those of a vector are accesses of their own
 } GlobalKind;
-// The lanes of `mask` access `size` bytes each, which `ranges` sums up.
+// The lanes of `mask` access `size` bytes each, which `ranges` sums up. What an atomic orders is
+// told by race_global_flag.
 void race_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], const Ranges *ranges,
                  unsigned size, uint32_t mask, GlobalKind kind);
+
+// The order that a strong access brings. An atomic tells it once it is known which lanes have
+// written something: a cas that fails hasn't. And red doesn't read.
+void race_global_flag(Warp *w, const uint64_t address[WARP_SIZE], unsigned size, uint32_t reads,
+                      uint32_t writes, GlobalKind kind);
+// How many reads of cp.async the warp has issued; its lanes have waited for the first `copies`.
+uint32_t race_copies(const Warp *w);
+void race_copies_read(Warp *w, uint32_t lanes, uint32_t copies);
 
 // An agent reads bytes of global memory.
 void race_agent_global(const RaceAgent *agent, uint64_t address, uint64_t bytes);

@@ -135,21 +135,25 @@ static Tree known_tree(const GlobalSlot *s, uint32_t clock) {
     return clock ? s->trees[(clock < s->count ? clock : s->count) - 1] : 0;
 }
 
-bool global_knows(const GlobalAccess *a, const GlobalNode *n, bool through, bool *some) {
+Knowing global_knows(const GlobalAccess *a, const GlobalNode *n, bool through, bool *some) {
     const struct GlobalRaces *g = a->races;
+    Knowing best = KNOWN_NOT;
     *some = false;
     for (int k = 0; k < a->cluster->slot_count; k++) {
         const GlobalSlot *s = &a->cluster->slots[k];
         if (s->entry >= a->used) continue;
         Vector v = tree_find(g, known_tree(s, a->seen[s->entry]), n->cluster);
         *some |= v != 0;
-        if (v && n->clock <= entry_in(g, v, n->thread, through)) return true;
+        if (v && n->clock <= entry_in(g, v, n->thread, through)) {
+            if (!s->informal) return KNOWN_WELL;
+            best = KNOWN_INFORMALLY;
+        }
         if (!through || !a->passed) continue;
         // A fence of ours behind what we acquired.
         v = tree_find(g, known_tree(s, a->passed[s->entry]), n->cluster);
-        if (v && n->clock <= entry_in(g, v, n->thread, false)) return true;
+        if (v && n->clock <= entry_in(g, v, n->thread, false)) return KNOWN_WELL;
     }
-    return false;
+    return best;
 }
 
 // All that one knows of other clusters who has this knowledge.
@@ -161,16 +165,17 @@ static Tree foreign(struct GlobalRaces *g, const Race *r, Knowledge knows, Tree 
     return and;
 }
 
-// A warp's slot; `pending`: for what it reads relaxed, until a fence makes it known.
-static GlobalSlot *slot_of_warp(Race *r, uint16_t t, bool pending) {
+// A warp's slot for what it acquires so.
+static GlobalSlot *slot_of_warp(Race *r, uint16_t t, Acquisition way) {
     struct GlobalCluster *c = r->info;
-    int *number = pending ? &r->thread[t].pending_slot : &r->thread[t].foreign_slot; // + 1
+    int *number = &r->thread[t].slots[way]; // + 1
     if (*number) return &c->slots[*number - 1];
     if (c->slot_count == c->slot_capacity) {
         c->slot_capacity = c->slot_capacity ? 2 * c->slot_capacity : 2;
         c->slots = resized(c->slots, (size_t)c->slot_capacity * sizeof *c->slots);
     }
-    c->slots[c->slot_count++] = (GlobalSlot){.entry = slot_for_others(r)};
+    c->slots[c->slot_count++] =
+        (GlobalSlot){.entry = slot_for_others(r), .informal = way == INFORMAL};
     *number = c->slot_count;
     return &c->slots[*number - 1];
 }
@@ -263,7 +268,7 @@ void global_fence(Warp *w, uint32_t lanes, bool acquires, bool releases) {
     for (int u = 0; acquires && r->info->slot_count && u < r->threads; u++) {
         const struct RaceThread *other = &r->thread[u];
         if (!other->seen_entry || u == t) continue;
-        uint16_t entry = r->info->slots[other->pending_slot - 1].entry;
+        uint16_t entry = r->info->slots[other->slots[PENDING] - 1].entry;
         Knowledge k = lane_knowledge(r, t, __builtin_ctz(lanes));
         uint32_t clock = race_vector(r, k, SEEN)[other->seen_entry];
         if (clock) lanes_learn(r, w, lanes, entry, clock);
@@ -301,9 +306,20 @@ static Tree leave_fenced(struct GlobalRaces *g, Warp *w, uint32_t lanes, Tree in
 
 // ---- what a strong access takes and leaves
 
-// What lanes find at a flag: at once, or, relaxed, once they execute a fence.
+// These lanes learn what the tree knows.
+static void learn_tree(struct GlobalRaces *g, Warp *w, uint32_t lanes, Tree tree, Acquisition way) {
+    Race *r = race_of(w);
+    uint16_t t = race_thread(w);
+    GlobalSlot *s = slot_of_warp(r, t, way);
+    uint16_t entry = s->entry;
+    uint32_t clock = slot_learn(g, s, tree);
+    if (!lanes_know(r, t, lanes, entry, clock)) lanes_learn(r, w, lanes, entry, clock);
+}
+
+// What lanes find at a flag: at once, or, relaxed, once they execute a fence. `informal`: an atomic
+// of no strict program.
 static void take(struct GlobalRaces *g, Warp *w, uint32_t lanes, const GlobalFlag *f, bool acquires,
-                 bool narrow) {
+                 bool narrow, bool informal) {
     Race *r = race_of(w);
     uint16_t t = race_thread(w);
     Vector own = tree_find(g, f->wide, r->info->number);
@@ -312,24 +328,24 @@ static void take(struct GlobalRaces *g, Warp *w, uint32_t lanes, const GlobalFla
         Knowledge from = scratch(r);
         if (own) add_vector(g, r, from, own);
         if (near) add_vector(g, r, from, near);
-        if (acquires) {
+        if (acquires || informal) {
             if (r->thread[t].class_count || !knowledge_within(r, from, t))
                 lanes_acquire(r, w, lanes, from);
         } else {
-            if (!r->thread[t].acquirable) r->thread[t].acquirable = knowledge_new(r);
-            knowledge_join(r, r->thread[t].acquirable, r->global_scratch);
+            knowledge_join(r, race_hold(r, &r->thread[t].acquirable, lanes)->knows, from);
         }
     }
     if (narrow || !f->wide) return;
-    GlobalSlot *s = slot_of_warp(r, t, !acquires);
-    uint16_t entry = s->entry;
-    uint32_t clock = slot_learn(g, s, f->wide);
     if (acquires) {
-        if (!lanes_know(r, t, lanes, entry, clock)) lanes_learn(r, w, lanes, entry, clock);
+        learn_tree(g, w, lanes, f->wide, ACQUIRED);
         return;
     }
-    if (!r->thread[t].acquirable_wide) r->thread[t].acquirable_wide = knowledge_new(r);
-    race_vector(r, r->thread[t].acquirable_wide, SEEN)[entry] = clock;
+    if (informal) learn_tree(g, w, lanes, f->wide, INFORMAL);
+    GlobalSlot *s = slot_of_warp(r, t, PENDING);
+    uint16_t entry = s->entry;
+    uint32_t clock = slot_learn(g, s, f->wide);
+    Knowledge acquirable = race_hold(r, &r->thread[t].acquirable_wide, lanes)->knows;
+    race_vector(r, acquirable, SEEN)[entry] = clock;
     if (is_strict(w)) return;
     if (!r->thread[t].seen_entry) r->thread[t].seen_entry = slot_for_others(r);
     if (!lanes_know(r, t, lanes, r->thread[t].seen_entry, clock))
@@ -343,20 +359,20 @@ static Tree publish(struct GlobalRaces *g, const Race *r, Knowledge knows, Tree 
 }
 
 // A strong write of these lanes to the word; a store, which is no atomic, ends what others released
-// there.
+// there (unless to other bytes of the word, perhaps).
 static void leave(struct GlobalRaces *g, Warp *w, uint32_t lanes, uint64_t word, GlobalKind kind,
                   bool releases) {
     Race *r = race_of(w);
     const struct RaceThread *thread = &r->thread[race_thread(w)];
+    bool near = thread->released.lanes & lanes;
+    bool wide = !kind.narrow && thread->released_wide.lanes & lanes;
     bool fenced = !kind.narrow && !is_strict(w) && knows_fence(r, race_thread(w), lanes);
-    bool any = releases || thread->released || thread->released_wide || fenced;
-    GlobalFlag *f = any ? add_flag(g, word) : find_flag(g, word);
+    GlobalFlag *f = releases || near || fenced ? add_flag(g, word) : find_flag(g, word);
     if (!f || !f->word) return;
-    if (!kind.updates) f->wide = f->narrow = 0;
-    if (thread->released_wide && !kind.narrow)
-        f->wide = publish(g, r, thread->released_wide, f->wide);
+    if (!kind.updates && kind.element >= 4) f->wide = f->narrow = 0;
+    if (wide) f->wide = publish(g, r, thread->released_wide.knows, f->wide);
     if (fenced) f->wide = leave_fenced(g, w, lanes, f->wide);
-    if (thread->released) f->narrow = publish(g, r, thread->released, f->narrow);
+    if (near) f->narrow = publish(g, r, thread->released.knows, f->narrow);
     if (!releases) return;
     Knowledge to = scratch(r);
     lanes_publish(r, w, lanes, to);
@@ -364,19 +380,22 @@ static void leave(struct GlobalRaces *g, Warp *w, uint32_t lanes, uint64_t word,
     *tree = publish(g, r, r->global_scratch, *tree);
 }
 
-void global_flag(Warp *w, const uint64_t address[WARP_SIZE], uint32_t mask, GlobalKind kind) {
+void race_global_flag(Warp *w, const uint64_t address[WARP_SIZE], unsigned size, uint32_t reads,
+                      uint32_t writes, GlobalKind kind) {
     struct GlobalRaces *g = w->sm->launch->races;
-    bool reads = kind.access != RACE_STRONG_WRITE, writes = kind.access != RACE_STRONG_READ;
+    if (!race_of(w)->info) return;
     bool acquires = kind.order == RACE_ACQUIRE || kind.order == RACE_ACQ_REL;
     bool releases = kind.order == RACE_RELEASE || kind.order == RACE_ACQ_REL;
-    uint64_t last = 0;
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-        uint64_t word = address[__builtin_ctz(rest)] / 4;
-        if (word == last) continue;
-        last = word;
-        GlobalFlag *f = reads ? find_flag(g, word) : NULL;
-        if (f && f->word) take(g, w, mask, f, acquires, kind.narrow);
-        if (writes) leave(g, w, mask, word, kind, releases);
+    unsigned step = kind.element > 4 ? kind.element : 4;
+    for (uint32_t rest = reads | writes, lanes; rest; rest &= ~lanes) {
+        lanes = lanes_at_first(address, rest);
+        uint64_t at = address[__builtin_ctz(rest)];
+        for (uint64_t word = at / 4; 4 * word < at + size; word += step / 4) {
+            GlobalFlag *f = lanes & reads ? find_flag(g, word) : NULL;
+            if (f && f->word)
+                take(g, w, lanes & reads, f, acquires, kind.narrow, kind.updates && !is_strict(w));
+            if (lanes & writes) leave(g, w, lanes & writes, word, kind, releases);
+        }
     }
-    if (writes && releases) lanes_released(race_of(w), w, mask);
+    if (writes && releases) lanes_released(race_of(w), w, writes);
 }

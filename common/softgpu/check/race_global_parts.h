@@ -32,9 +32,15 @@ enum {
 typedef uint32_t Tree;
 typedef uint32_t Vector;
 
+// What a warp reads relaxed is pending until a fence makes it known. Unless strict, what it reads by
+// an atomic it knows informally: working code leaves that fence out (NVIDIA's threadFenceReduction).
+typedef enum { ACQUIRED, PENDING, INFORMAL } Acquisition;
+_Static_assert(INFORMAL + 1 == RACE_ACQUISITIONS, "as many slots as ways");
+
 // An entry of a cluster's vectors that stands for what one of its warps has acquired of others.
 typedef struct {
     uint16_t entry;
+    bool informal;
     uint32_t count, capacity;
     Tree *trees; // by clock, from 1 on; each knows what the one before it does
 } GlobalSlot;
@@ -74,6 +80,9 @@ typedef struct {
 struct GlobalRaces {
     LaunchState *launch;
     struct GlobalCluster *clusters;
+    // The allocations that the kernel may write; NULL: any (race_writes).
+    const Allocation **written;
+    int written_count;
     // order
     uint32_t *words; // vectors: entries, with PASSED or not, SEEN, PASSED
     size_t word_count, word_capacity;
@@ -129,14 +138,13 @@ void global_shadow_free(struct GlobalRaces *g);
 
 // ---- race_global_order.c
 
-// Does one who has this vector of the access's cluster know of the node, of another cluster?
-// `through`: and has a proxy fence been executed in between? *some: it knows something of that
-// cluster.
-bool global_knows(const GlobalAccess *a, const GlobalNode *n, bool through, bool *some);
-// The order that a strong access brings. In the serial phase.
+// How well does one who has this vector of the access's cluster know of the node, of another
+// cluster? `through`: and has a proxy fence been executed in between? *some: it knows something of
+// that cluster.
+typedef enum { KNOWN_NOT, KNOWN_INFORMALLY, KNOWN_WELL } Knowing;
+Knowing global_knows(const GlobalAccess *a, const GlobalNode *n, bool through, bool *some);
 // A fence of these lanes that other clusters see.
 void global_fence(Warp *w, uint32_t lanes, bool acquires, bool releases);
-void global_flag(Warp *w, const uint64_t address[WARP_SIZE], uint32_t mask, GlobalKind kind);
 void global_order_begin(struct GlobalRaces *g, uint64_t clusters);
 void global_order_free(struct GlobalRaces *g);
 

@@ -74,6 +74,9 @@ static void describe(const GlobalAccess *a, const GlobalNode *n, bool writes, ch
     case RACE_TMA_REDUCE:
         snprintf(to, size, "a bulk reduction of %s%s changes", of_cluster, block);
         return;
+    case RACE_CP_ASYNC:
+        snprintf(to, size, "a cp.async of %s%s may still be reading", of_cluster, block);
+        return;
     default:
         snprintf(to, size, "a bulk copy of %s%s may still be reading", of_cluster, block);
         return;
@@ -86,6 +89,9 @@ static const char *mend_of(const GlobalAccess *a, const GlobalNode *n, bool othe
         return "Let the thread that issued the bulk store wait until it has written "
                "(cp.async.bulk.wait_group 0, not .read), and only then tell the others: by a "
                "barrier in its block; across blocks by __threadfence() and a flag.";
+    if (n->kind == RACE_CP_ASYNC)
+        return "Let the warp wait for its copies (cp.async.wait_group, wait_all, or an mbarrier) "
+               "before it tells others, by a barrier or a flag, that the source may change.";
     if (strong && mine)
         return "Use a scope that both blocks are in: atomicAdd, not atomicAdd_block; .gpu, not "
                ".cta.";
@@ -119,6 +125,16 @@ void global_report(GlobalAccess *a, uint64_t at, const GlobalNode *n, bool write
             "then what lets this one go on.",
             "%s %s through the async proxy; %s it through the generic proxy, and no "
             "fence.proxy.async stands in between",
+            verb, where, which);
+        return;
+    }
+    if (verdict == VERDICT_FORMAL) {
+        finding_pair(
+            a->w, a->insn, lane_at(a, at), FINDING_LINT, earlier,
+            "Put __threadfence() behind the atomic that says so, in its thread: an atomic "
+            "acquires by itself only if it is written so (.acquire, memory_order_acquire).",
+            "%s %s, which %s: only an atomic without a fence behind it puts the two in "
+            "order",
             verb, where, which);
         return;
     }

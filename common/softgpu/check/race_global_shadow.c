@@ -236,11 +236,12 @@ static RaceVerdict judge(const GlobalAccess *a, const GlobalNode *n) {
     bool mine = own && n->kind == RACE_NO_AGENT && n->thread == race_thread(a->w);
     if (own && !mine && (n->thread >= a->used || n->clock > a->seen[n->thread]))
         return VERDICT_RACE;
-    if (!own && !global_knows(a, n, false, &some)) return VERDICT_RACE;
+    Knowing knows = own ? KNOWN_WELL : global_knows(a, n, false, &some);
+    if (knows != KNOWN_WELL) return knows == KNOWN_NOT ? VERDICT_RACE : VERDICT_FORMAL;
     if (!(a->node.flags & GLOBAL_ASYNC) || n->kind != RACE_NO_AGENT || n->flags & GLOBAL_FENCED)
         return VERDICT_ORDERED;
     bool fenced =
-        own ? a->passed && n->clock <= a->passed[n->thread] : global_knows(a, n, true, &some);
+        own ? a->passed && n->clock <= a->passed[n->thread] : global_knows(a, n, true, &some) > 0;
     return fenced ? VERDICT_ORDERED : VERDICT_UNFENCED;
 }
 
@@ -260,7 +261,9 @@ static void check_reads(GlobalAccess *a, uint64_t at, uint32_t set, unsigned byt
     for (int k = 0; !a->quiet && k < GLOBAL_SET && a->races->sets[set][k]; k++) {
         const GlobalNode *node = &a->races->nodes[a->races->sets[set][k]];
         if (!(node->flags >> GLOBAL_BYTES & bytes)) continue;
-        if (judge(a, node) == VERDICT_RACE) global_report(a, at, node, false, VERDICT_RACE);
+        RaceVerdict verdict = judge(a, node);
+        if (verdict == VERDICT_RACE || verdict == VERDICT_FORMAL)
+            global_report(a, at, node, false, verdict);
     }
 }
 

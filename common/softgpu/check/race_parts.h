@@ -29,7 +29,8 @@ enum {
     RACE_RECENT = 8,
     RACE_REPORTED = 64,
     RACE_LOGGED = 128,
-    RACE_LOGGED_GLOBAL = 32 // of global memory
+    RACE_LOGGED_GLOBAL = 32, // of global memory
+    RACE_ACQUISITIONS = 3    // ways to acquire (race_global_parts.h)
 };
 
 // An access, and at the same time the first of a set of accesses: it and those of `parent`. Number
@@ -137,6 +138,13 @@ typedef struct {
     uint32_t clock; // 0: none
 } RaceReach;
 
+// What fences of these lanes have released; or what these lanes have read relaxed, and acquire by a
+// fence.
+typedef struct {
+    Knowledge knows; // 0: nothing yet
+    uint32_t lanes;
+} RaceHeld;
+
 struct RaceCta {
     Race *race;
     Cta *cta; // NULL: a window of global memory, from `base` on (race_global.c)
@@ -173,11 +181,13 @@ struct Race {
     uint32_t mbarrier_count, mbarrier_capacity;
     struct RaceThread {
         uint32_t clock;
-        Knowledge released, acquirable;           // by relaxed accesses; 0: none
-        Knowledge released_wide, acquirable_wide; // … by fences that reach other clusters
-        int foreign_slot, pending_slot;           // race_global_order.c: 1 + their number
-        uint16_t fence_entry, seen_entry;         // … 0: none yet
-        uint32_t kept, kept_epoch;                // race_global.c
+        RaceHeld released, acquirable;
+        RaceHeld released_wide, acquirable_wide; // … by fences that reach other clusters
+        int slots[RACE_ACQUISITIONS];            // race_global_order.c: 1 + their number
+        uint16_t fence_entry, seen_entry;        // … 0: none yet
+        uint16_t copy_entry;                     // stands for the reads of its cp.async; 0: none
+        uint32_t copies;                         // … whose clock counts them
+        uint32_t kept, kept_epoch;               // race_global.c
         RaceRecent recent[RACE_RECENT];
         int class_count;
         RaceClass classes[WARP_SIZE]; // disjoint; the knowledge stays behind class_count, for reuse
@@ -284,6 +294,17 @@ void log_settle(Race *r, Warp *w, uint32_t lanes, bool fences);
 
 // ---- race_sync.c
 
+// Those of the lanes from `address` on that name the same one as the first of them.
+static inline uint32_t lanes_at_first(const uint64_t address[WARP_SIZE], uint32_t lanes) {
+    uint64_t first = address[__builtin_ctz(lanes)];
+    uint32_t same = 0;
+    for (int l = 0; l < WARP_SIZE; l++) same |= (uint32_t)(address[l] == first) << l;
+    return same & lanes;
+}
+// The lanes of `lanes` have read relaxed: what they find there, a fence of theirs acquires.
+RaceHeld *race_hold(Race *r, RaceHeld *held, uint32_t lanes);
+// What of these lanes a fence acquires. By PTX's letter each of its own reads.
+uint32_t race_held_by(const Warp *w, uint32_t lanes, const RaceHeld *held);
 // The order that a strong access of the lanes of `mask` brings.
 void race_flag(Warp *w, RaceCta *c, const uint32_t offset[WARP_SIZE], uint32_t mask, bool reads,
                bool writes, RaceOrder order);

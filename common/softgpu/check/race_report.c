@@ -67,6 +67,7 @@ static void describe(const Race *r, const RaceNode *n, bool writes, char *to, si
         return;
     case RACE_ST_ASYNC: snprintf(to, size, "which an st.async writes"); return;
     case RACE_RED_ASYNC: snprintf(to, size, "which a red.async changes"); return;
+    case RACE_CP_ASYNC: return; // global memory's (race_global_report.c)
     }
 }
 
@@ -94,6 +95,7 @@ static const char *mend_of(const RacePass *p, const RaceNode *n, bool writes) {
     case RACE_RED_ASYNC:
         return "Wait for it at its mbarrier (mbarrier.try_wait) in every warp that goes on to the "
                "bytes, or in one that the others then meet at a barrier.";
+    case RACE_CP_ASYNC:
     case RACE_NO_AGENT: break;
     }
     if (p->node.kind != RACE_NO_AGENT && is_same_warp(p, n))

@@ -62,7 +62,7 @@ void race_cluster_arrive(Warp *w, bool release) {
         uint32_t known = warp_knows(r, race_thread(w), b->thread);
         if (pending[b->thread] < known) pending[b->thread] = known;
     }
-    Knowledge released = r->thread[race_thread(w)].released;
+    Knowledge released = r->thread[race_thread(w)].released.knows;
     if (released) knowledge_join(r, r->cluster_pending, released);
     tmem_race_relaxed(w, -1, r->cluster_pending);
 }
@@ -110,19 +110,32 @@ void race_mbarrier_init_fence(Warp *w) {
     }
 }
 
+RaceHeld *race_hold(Race *r, RaceHeld *held, uint32_t lanes) {
+    if (!held->knows) held->knows = knowledge_new(r);
+    held->lanes |= lanes;
+    return held;
+}
+
+uint32_t race_held_by(const Warp *w, uint32_t lanes, const RaceHeld *held) {
+    uint32_t own = lanes & held->lanes;
+    return own && !w->sm->gpu->settings->strict ? lanes : own;
+}
+
+static void acquire_held(Race *r, Warp *w, uint32_t lanes, const RaceHeld *held) {
+    uint32_t acquiring = race_held_by(w, lanes, held);
+    if (acquiring) lanes_acquire(r, w, acquiring, held->knows);
+}
+
 void race_fence(Warp *w, uint32_t lanes, bool acquires, bool releases, bool wide) {
     if (!race_on(w)) return;
     Race *r = race_of(w);
-    uint16_t t = race_thread(w);
+    struct RaceThread *thread = &r->thread[race_thread(w)];
     if (wide) global_fence(w, lanes, acquires, releases);
-    if (acquires && r->thread[t].acquirable) lanes_acquire(r, w, lanes, r->thread[t].acquirable);
-    if (acquires && wide && r->thread[t].acquirable_wide)
-        lanes_acquire(r, w, lanes, r->thread[t].acquirable_wide);
+    if (acquires) acquire_held(r, w, lanes, &thread->acquirable);
+    if (acquires && wide) acquire_held(r, w, lanes, &thread->acquirable_wide);
     if (!releases) return;
-    if (!r->thread[t].released) r->thread[t].released = knowledge_new(r);
-    if (wide && !r->thread[t].released_wide) r->thread[t].released_wide = knowledge_new(r);
-    lanes_publish(r, w, lanes, r->thread[t].released);
-    if (wide) lanes_publish(r, w, lanes, r->thread[t].released_wide);
+    lanes_publish(r, w, lanes, race_hold(r, &thread->released, lanes)->knows);
+    if (wide) lanes_publish(r, w, lanes, race_hold(r, &thread->released_wide, lanes)->knows);
     lanes_released(r, w, lanes);
     r->flagged = true;
 }
@@ -164,8 +177,7 @@ static void take_flag(Warp *w, uint32_t lanes, const RaceFlag *f, bool acquires)
         lanes_acquire(r, w, lanes, from);
         return;
     }
-    if (!r->thread[t].acquirable) r->thread[t].acquirable = knowledge_new(r);
-    knowledge_join(r, r->thread[t].acquirable, from);
+    knowledge_join(r, race_hold(r, &r->thread[t].acquirable, lanes)->knows, from);
 }
 
 void race_flag(Warp *w, RaceCta *c, const uint32_t offset[WARP_SIZE], uint32_t mask, bool reads,
@@ -176,21 +188,21 @@ void race_flag(Warp *w, RaceCta *c, const uint32_t offset[WARP_SIZE], uint32_t m
     bool releases = order == RACE_RELEASE || order == RACE_ACQ_REL;
     r->flagged |= releases;
     if (!r->flagged) return; // nobody has released anything
-    uint32_t last = 0;
-    for (uint32_t rest = mask; rest; rest &= rest - 1) {
-        uint32_t word = offset[__builtin_ctz(rest)] / 4 + 1;
-        if (word == last) continue;
-        last = word;
+    uint64_t words[WARP_SIZE];
+    for (int l = 0; l < WARP_SIZE; l++) words[l] = offset[l] / 4 + 1;
+    for (uint32_t rest = mask, lanes; rest; rest &= ~lanes) {
+        lanes = lanes_at_first(words, rest);
+        uint32_t word = (uint32_t)words[__builtin_ctz(rest)];
         RaceFlag *f = reads ? find_flag(c, word) : NULL;
-        if (f && f->word) take_flag(w, mask, f, acquires);
+        if (f && f->word) take_flag(w, lanes, f, acquires);
         if (!writes) continue;
-        Knowledge released = r->thread[t].released;
-        if (!releases && !released) continue;
+        const RaceHeld *released = &r->thread[t].released;
+        if (!releases && !(released->lanes & lanes)) continue;
         Knowledge to = add_flag(c, word)->knowledge;
         if (releases)
-            lanes_publish(r, w, mask, to);
+            lanes_publish(r, w, lanes, to);
         else
-            knowledge_join(r, to, released);
+            knowledge_join(r, to, released->knows);
     }
     if (writes && releases) lanes_released(r, w, mask);
 }
@@ -306,8 +318,7 @@ void race_mbarrier_wait(Warp *w, const Insn *i, int lane, Cta *cta, uint32_t add
     }
     // A relaxed wait learns of the phase; what it orders, a fence makes known.
     lanes_learn(r, w, FULL_MASK, entry, start + (uint32_t)phases);
-    if (!r->thread[t].acquirable) r->thread[t].acquirable = knowledge_new(r);
-    knowledge_join(r, r->thread[t].acquirable, from);
+    knowledge_join(r, race_hold(r, &r->thread[t].acquirable, done)->knows, from);
 }
 
 void race_agent_to_mbarrier(const RaceAgent *a, Cta *cta, uint32_t address) {
@@ -319,17 +330,21 @@ void race_agent_to_mbarrier(const RaceAgent *a, Cta *cta, uint32_t address) {
 
 // ---- cp.async.mbarrier.arrive
 
-uint32_t race_async_arrive(Warp *w, uint32_t lanes) {
-    if (!race_on(w)) return 0;
+RaceStamp race_async_arrive(Warp *w, uint32_t lanes) {
+    if (!race_on(w)) return (RaceStamp){0};
     Race *r = race_of(w);
-    uint32_t stamp = r->thread[race_thread(w)].clock;
+    const struct RaceThread *thread = &r->thread[race_thread(w)];
+    RaceStamp stamp = {thread->clock, thread->copies};
     lanes_released(r, w, lanes);
     return stamp;
 }
 
-void race_async_arrived(Warp *w, Cta *cta, uint32_t address, uint32_t stamp) {
+void race_async_arrived(Warp *w, Cta *cta, uint32_t address, RaceStamp stamp) {
     RaceMbarrier *b = race_on(w) ? object_at(cta, address) : NULL;
     if (!b) return;
-    uint32_t *pending = race_vector(race_of(w), b->pending, SEEN) + race_thread(w);
-    if (*pending < stamp) *pending = stamp;
+    Race *r = race_of(w);
+    uint32_t *pending = race_vector(r, b->pending, SEEN);
+    uint16_t t = race_thread(w), copies = r->thread[t].copy_entry;
+    if (pending[t] < stamp.clock) pending[t] = stamp.clock;
+    if (copies && pending[copies] < stamp.copies) pending[copies] = stamp.copies;
 }

@@ -375,7 +375,7 @@ void tmem_race_fence_after(Warp *w, uint32_t lanes) {
     if (!race_on(w) || !race_of(w)->tensor) return;
     Race *r = race_of(w);
     lanes_raise(r, w, lanes, KNOWN, SENT);
-    Knowledge relaxed = r->thread[race_thread(w)].acquirable;
+    Knowledge relaxed = r->thread[race_thread(w)].acquirable.knows;
     for (int e = 0; relaxed && e < r->used; e++) {
         uint32_t sent = race_vector(r, relaxed, SENT)[e];
         for (uint32_t rest = sent ? lanes : 0; rest; rest &= rest - 1)

@@ -154,25 +154,29 @@ static uint64_t row_value(const Warp *w, Row r, unsigned width, int lane) {
     return get_bits((const uint8_t *)row(w, r) + (size_t)lane * width, width);
 }
 
-// exch and cas on 128 bits. Answers whether memory changed.
-static bool apply_wide(Warp *w, const Insn *i, const Atomic *op, uint8_t *place, int lane) {
+// What an atomic of one lane has done: a cas that fails doesn't write.
+enum { WROTE = 1, CHANGED = 2 };
+
+// exch and cas on 128 bits.
+static int apply_wide(Warp *w, const Insn *i, const Atomic *op, uint8_t *place, int lane) {
     uint8_t old[16];
     const uint8_t *operand = (const uint8_t *)row(w, i->rows[1]) + 16 * lane;
     const uint8_t *next = operand;
     memcpy(old, place, 16);
+    bool fails = op->operation == ATOMIC_CAS && memcmp(old, operand, 16);
     if (op->operation == ATOMIC_CAS)
-        next = memcmp(old, operand, 16) ? old : (const uint8_t *)row(w, i->rows[2]) + 16 * lane;
+        next = fails ? old : (const uint8_t *)row(w, i->rows[2]) + 16 * lane;
     bool changed = memcmp(old, next, 16);
     memcpy(place, next, 16);
     if (op->returns) memcpy((uint8_t *)row(w, i->rows[0]) + 16 * lane, old, 16);
-    return changed;
+    return (fails ? 0 : WROTE) | (changed ? CHANGED : 0);
 }
 
-// All elements of one lane. Answers whether memory changed.
-static bool apply_lane(Warp *w, const Insn *i, const Atomic *op, uint8_t *place, int lane,
-                       bool flush) {
+// All elements of one lane.
+static int apply_lane(Warp *w, const Insn *i, const Atomic *op, uint8_t *place, int lane,
+                      bool flush) {
     if (op->width == 16) return apply_wide(w, i, op, place, lane);
-    bool changed = false;
+    int effect = 0;
     unsigned width = op->width;
     const Row *results = i->rows, *operands = results + op->count, *news = operands + op->count;
     for (unsigned k = 0; k < op->count; k++, place += width) {
@@ -181,10 +185,11 @@ static bool apply_lane(Warp *w, const Insn *i, const Atomic *op, uint8_t *place,
         if (op->operation == ATOMIC_CAS) replacement = row_value(w, news[k], width, lane);
         uint64_t next = combine(op->operation, op->type, flush, old, operand, replacement);
         put_bits(place, next, width);
-        changed |= next != old;
+        if (next != old) effect |= CHANGED;
+        if (op->operation != ATOMIC_CAS || old == operand) effect |= WROTE;
         if (op->returns) put_bits((uint8_t *)row(w, results[k]) + (size_t)lane * width, old, width);
     }
-    return changed;
+    return effect;
 }
 
 // Lanes of `mask` in the order in which they act.
@@ -239,11 +244,13 @@ DEFINE_ADD_WORDS(add_integers, ADD_INTEGER)
 DEFINE_ADD_WORDS(add_shared_floats, ADD_FLOAT)
 DEFINE_ADD_WORDS(add_global_floats, ADD_FLUSHED_FLOAT)
 
-// Performs the atomic for all lanes. Answers whether memory changed.
-static bool apply(Warp *w, const Insn *i, Places *places, uint32_t mask, bool flush) {
+// Performs the atomic for all lanes. Answers whether memory changed; *wrote: lanes that have written.
+static bool apply(Warp *w, const Insn *i, Places *places, uint32_t mask, bool flush,
+                  uint32_t *wrote) {
     const Atomic *op = i->extra;
     uint8_t order[WARP_SIZE];
     int count = lane_order(w, mask, order);
+    *wrote = mask;
     if (op->operation == ATOMIC_ADD && op->count == 1 &&
         (op->type == TYPE_U32 || op->type == TYPE_S32 || op->type == TYPE_F32)) {
         row_word unused[WARP_SIZE], *result = op->returns ? row(w, i->rows[0]) : unused;
@@ -255,8 +262,11 @@ static bool apply(Warp *w, const Insn *i, Places *places, uint32_t mask, bool fl
     }
     bool changed = false;
     places_spread(places, op->width * op->count);
-    for (int k = 0; k < count; k++)
-        changed |= apply_lane(w, i, op, places->at[order[k]], order[k], flush);
+    for (int k = 0; k < count; k++) {
+        int effect = apply_lane(w, i, op, places->at[order[k]], order[k], flush);
+        changed |= (effect & CHANGED) != 0;
+        if (!(effect & WROTE)) *wrote &= ~(1u << order[k]);
+    }
     return changed;
 }
 
@@ -285,26 +295,45 @@ static Flow finish(Warp *w, const Insn *i, bool changed) {
     return op->returns ? FLOW_YIELD : FLOW_NEXT;
 }
 
+// The atomic of these lanes in global memory. false after a finding.
+static bool change_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uint32_t mask,
+                          bool *changed) {
+    const Atomic *op = i->extra;
+    Access access = access_of(i);
+    Places places;
+    uint32_t wrote;
+    if (!place_global(w, i, address, mask, access, &places)) return false;
+    *changed |= apply(w, i, &places, mask, true, &wrote);
+    if (!race_on(w)) return true;
+    race_global_flag(w, address, access.bytes, op->returns && !op->write_only ? mask : 0, wrote,
+                     (GlobalKind){.access = RACE_ATOMIC,
+                                  .order = access.order,
+                                  .narrow = access.narrow,
+                                  .updates = true,
+                                  .element = (uint8_t)op->width});
+    return true;
+}
+
 static Flow atomic_global(Warp *w, const Insn *i, uint32_t mask) {
     if (must_defer(w)) return FLOW_DEFER;
     uint64_t address[WARP_SIZE];
-    Places places;
+    bool changed = false;
     wide_addresses(w, i, address);
-    if (!place_global(w, i, address, mask, access_of(i), &places)) return FLOW_FAULT;
-    return finish(w, i, apply(w, i, &places, mask, true));
+    if (!change_global(w, i, address, mask, &changed)) return FLOW_FAULT;
+    return finish(w, i, changed);
 }
 
 static Flow atomic_shared(Warp *w, const Insn *i, uint32_t mask) {
-    uint32_t address[WARP_SIZE];
+    uint32_t address[WARP_SIZE], wrote;
     Places places;
     if (!narrow_addresses(w, i, mask, address)) return FLOW_FAULT;
     if (!place_shared(w, i, address, mask, access_of(i), &places)) return FLOW_FAULT;
-    return finish(w, i, apply(w, i, &places, mask, false));
+    return finish(w, i, apply(w, i, &places, mask, false, &wrote));
 }
 
 static Flow atomic_generic(Warp *w, const Insn *i, uint32_t mask) {
     uint64_t address[WARP_SIZE];
-    uint32_t narrow[WARP_SIZE];
+    uint32_t narrow[WARP_SIZE], wrote;
     Places places;
     wide_addresses(w, i, address);
     SpaceMasks spaces = generic_spaces(address, mask);
@@ -316,14 +345,11 @@ static Flow atomic_generic(Warp *w, const Insn *i, uint32_t mask) {
         return FLOW_FAULT;
     }
     bool changed = false;
-    if (spaces.global) {
-        if (!place_global(w, i, address, spaces.global, access_of(i), &places)) return FLOW_FAULT;
-        changed |= apply(w, i, &places, spaces.global, true);
-    }
+    if (spaces.global && !change_global(w, i, address, spaces.global, &changed)) return FLOW_FAULT;
     if (spaces.shared) {
         window_addresses(address, narrow);
         if (!place_shared(w, i, narrow, spaces.shared, access_of(i), &places)) return FLOW_FAULT;
-        changed |= apply(w, i, &places, spaces.shared, false);
+        changed |= apply(w, i, &places, spaces.shared, false, &wrote);
     }
     return finish(w, i, changed);
 }

@@ -61,7 +61,8 @@ static bool place_parts(Warp *w, const Insn *i, const uint64_t from[WARP_SIZE], 
             uint64_t at[WARP_SIZE] = {0};
             at[l] = from[l] + done;
             Places places;
-            Access access = {.bytes = piece, .kind = ACCESS_READ, .no_traffic = true};
+            Access access = {
+                .bytes = piece, .kind = ACCESS_READ, .no_traffic = true, .copies = true};
             if (!place_global(w, i, at, 1u << l, access, &places)) return false;
             done += piece;
         }
@@ -89,7 +90,8 @@ static bool place_sources(Warp *w, const Insn *i, uint32_t mask, Copy *c) {
         Access access = {.bytes = c->bytes,
                          .kind = ACCESS_READ,
                          .bypass_l1 = o->bypass_l1,
-                         .no_traffic = part != 0};
+                         .no_traffic = part != 0,
+                         .copies = true};
         if (!place_global(w, i, from, whole, access, &places)) return false;
         places_spread(&places, c->bytes);
         for (int l = 0; l < WARP_SIZE; l++) c->from[l] = places.at[l];

@@ -246,6 +246,7 @@ static Access access_of(const Insn *i) {
         .cluster = op->cluster,
         .strong = op->strong,
         .narrow = op->narrow,
+        .element = i->size,
         .order = op->order,
     };
 }

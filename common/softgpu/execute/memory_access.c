@@ -201,9 +201,12 @@ bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uin
     bool asks = settings->checks & CHECK_INIT;
     if (m->written && (asks || write))
         track_global(w, i, address, mask, access, &reach.ranges, asks);
-    if (race_on(w) && !(c && c->read_only))
+    // What nobody writes nobody races for; but who reads a flag may learn something there.
+    bool idle = c && (c->read_only || (c->unwritten && !write && !access.strong));
+    if (race_on(w) && !idle)
         race_global(w, i, address, &reach.ranges, access.bytes, mask,
-                    (GlobalKind){race_kind(access), access.order, access.narrow, access.updates});
+                    (GlobalKind){race_kind(access), access.order, access.narrow, access.updates,
+                                 access.copies, access.element});
     if (settings->timing && !access.no_traffic) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_ranges(w, &reach.ranges, traffic[access.kind], access.bypass_l1);

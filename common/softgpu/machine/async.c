@@ -10,7 +10,7 @@
 
 #include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
-#include "softgpu/check/race.h"
+#include "softgpu/check/race_global.h"
 #include "softgpu/machine/bulk.h"
 #include "softgpu/machine/event.h"
 #include "softgpu/machine/mbarrier.h"
@@ -35,7 +35,7 @@ struct AsyncOp {
     uint32_t flying;           // lanes that have not landed; of an arrival, not arrived
     uint32_t open;             // lanes that have not been released
     bool arrives;              // an arrival at the mbarriers copy.to
-    uint32_t stamp;            // … what it releases (check/race.h)
+    RaceStamp stamp;           // … what it releases; a copy's reads, for race_copies_read
     uint32_t group[WARP_SIZE]; // of each lane
     Copy copy;
     uint8_t before[WARP_SIZE][COPY_BYTES]; // the source at the issue, with the sync check
@@ -325,6 +325,7 @@ void async_copy(Warp *w, const Insn *i, uint32_t mask, const Copy *copy) {
     memcpy(op->group, a->committed, sizeof op->group);
     op->copy = *copy;
     if (checks_sync(w)) close_words(w, op);
+    op->stamp.copies = race_copies(w);
     if (race_on(w)) race_shared(w, i, w->cta, copy->to, copy->bytes, mask, RACE_COPY, RACE_RELAXED);
     if (op->due <= sm->time) land(a, op, mask);
     if (!(op->flying | op->open)) {
@@ -385,12 +386,15 @@ bool async_wait(Warp *w, uint32_t mask, uint32_t newest) {
         warp_block(w, until == UNKNOWN ? BLOCK_MEMORY : BLOCK_SLEEP, 0, until);
         return false;
     }
+    uint32_t copies = 0;
     for (AsyncOp *op = a->first; op; op = op->next)
         if (!op->arrives && op->open & mask) {
             uint32_t lanes = mask & op->open & awaited(a, op, newest);
             if (lanes) race_copy_landed(w, op->insn, op->copy.to, op->copy.bytes, lanes);
+            if (lanes) copies = op->stamp.copies;
             release(a, op, lanes);
         }
+    race_copies_read(w, mask, copies);
     sweep(a);
     return true;
 }

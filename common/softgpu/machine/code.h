@@ -15,7 +15,7 @@
 #ifndef SOFTGPU_CODE_H
 #define SOFTGPU_CODE_H
 
-#include "softgpu/ptx/ptx.h"
+#include "softgpu/ptx/writes.h"
 
 typedef struct Warp Warp;
 typedef struct Insn Insn;
@@ -173,7 +173,8 @@ typedef struct Kernel {
         uint32_t offset, size;
     } * params;
 
-    uint64_t schedule; // Linker.schedule when it was lowered
+    KernelWrites writes; // where its stores to global memory may go
+    uint64_t schedule;   // Linker.schedule when it was lowered
     // Registers that some path reads before anything wrote them, per function.
     struct KernelUnwritten {
         int function;

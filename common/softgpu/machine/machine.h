@@ -263,6 +263,7 @@ struct Sm {
     struct AllocationCache {
         uint64_t begin, end;
         bool read_only;
+        bool unwritten; // the kernel that runs can't write it (race_writes)
     } cached[ALLOCATIONS_CACHED];
     // Private to machine/:
     Warp **ready; // warps with a group that can run

@@ -415,6 +415,7 @@ Kernel *kernel_lower(PtxFunction *entry, Linker *linker, uint32_t registers, Ptx
     finish(&l);
     list_unwritten(&l);
     list_used(&l);
+    k->writes = kernel_writes(k);
     k->registers_estimated = registers == 0;
     k->registers = registers ? registers : estimate_registers(&l, entry);
     lowering_free(&l);
