@@ -189,7 +189,7 @@ START_TEST(rows_come_as_steps_end) {
     run.same = true;
     run.show = keep_table;
     run.show_to = &table;
-    ck_assert(steps_choose(&test_chapter, "naive,refuses,forward-only", chosen, &message));
+    ck_assert(steps_choose(&test_chapter, "naive,refuses,forward-only", false, chosen, &message));
     ck_assert(
         problem_make(&options, &test_chapter, &test_chapter.check, built, &run.checked, &message));
     run.timed = run.checked;
