@@ -463,12 +463,13 @@ SEEDED_SMALL := tests/seeded_bugs/small tests/seeded_bugs/blocks tests/programs/
 SEEDED_SOME := 03_online_softmax/cp_async 05_hopper_async/warp_specialised 06_fp8_hadamard/quantise
 SEEDED_UNITS := $(SEEDED_SMALL) $(SEEDED_SOME) 02_tiled/two_pass 02_tiled/tiled_matmul \
     03_online_softmax/mma_sync 04_recompute_backward/recompute_tensor_cores 05_hopper_async/backward \
-    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt tests/programs/tcgen05_pair
+    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt 08_blackwell/two_cta tests/programs/tcgen05_pair
 SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_SOME))
 seeded_programs = $(patsubst %,$(TESTS)/seeded/%/run,$(1))
 seeded_chapter = $(patsubst 0%,%,$(filter 0%,$(firstword $(subst _, ,$(1)))))
 seeded_objects = $(if $(call seeded_chapter,$(1)),$(filter-out $(BUILD)/$(VARIANT)/$(1).o,$(call \
-    kernels,$(USES_$(call seeded_chapter,$(1)))) $(HARNESS_OBJECTS) $(call \
+    kernels,$(USES_$(call seeded_chapter,$(1)))) $(patsubst \
+    %,$(BUILD)/$(VARIANT)/%.o,$(ALSO_$(call seeded_chapter,$(1)))) $(HARNESS_OBJECTS) $(call \
     objects,$(wildcard $(FOLDER_$(call seeded_chapter,$(1)))/*.c))))
 
 $(TESTS)/seed: tests/seeded_bugs/seed.c tests/seeded_bugs/bugs.h
@@ -480,7 +481,7 @@ $(TESTS)/seeded/built.o: common/harness/built.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) -DBUILT_64=1 -c $< -o $@
 
-seeded_arch = $(foreach a,$(if $(findstring tcgen05,$(1)),100a,90a),-gencode arch=compute_$(a),code=compute_$(a))
+seeded_arch = $(foreach a,$(if $(or $(findstring tcgen05,$(1)),$(findstring blackwell,$(1))),100a,90a),-gencode arch=compute_$(a),code=compute_$(a))
 define seeded_rule
 $(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $(TESTS)/seed tests/seeded_bugs/seeded.h \
         $(BUILD)/obj/tests/seeded_bugs/select.o $(TESTS)/seeded/built.o $(call seeded_objects,$(1)) \

@@ -69,8 +69,8 @@ static cudaError_t launch_kernels(const Attention *a, int box_rows, Main main) {
     return cudaGetLastError();
 }
 
-// Defines backward(a), which calls launch_backward<T, HEAD_DIM>(a): for the head_dims that are built
-// and that this chapter has.
+// Defines backward(a), which calls launch_backward<T, HEAD_DIM>(a): for the head_dims that are
+// built and that this chapter has.
 #define BACKWARD_CASE(D)                                                                           \
     if (a->head_dim == D)                                                                          \
         return a->dtype == DTYPE_BF16 ? launch_backward<__nv_bfloat16, D>(a)                       \
@@ -94,8 +94,8 @@ static inline const char *refuses_backward(const Attention *a) {
     return refuses_recompute(a, true, KEYS, MAX_SHARED_BYTES);
 }
 
-// These steps are about the backward. It needs O and lse, and has them from another step: not the last,
-// whose blocks share out the work, so that a sample of SMs can't stand for all.
+// These steps are about the backward. It needs O and lse, and has them from another step: not the
+// last, whose blocks share out the work, so that a sample of SMs can't stand for all.
 static inline cudaError_t forward(const Attention *a) {
     return lazy_rescale_step.forward(a);
 }

@@ -121,7 +121,8 @@ __device__ static inline void differentiate_share(uint32_t (&ds_packed)[SHARE / 
     }
 }
 
-// With a cap: P and dS of the share, packed, from S and dP. Few rows at a time, since both are there.
+// With a cap: P and dS of the share, packed, from S and dP. Few rows at a time, since both are
+// there.
 template <typename T>
 __device__ static inline void weigh_capped(uint32_t (&p_packed)[SHARE / 2],
                                            uint32_t (&ds_packed)[SHARE / 2], uint32_t s_tmem,

@@ -1,5 +1,6 @@
-// The products of the backward by a pair of blocks (two_cta.cu): backward_products.h's, with twice the
-// keys, and half of B in each block. One thread of block 0 starts them; each function only issues.
+// The products of the backward by a pair of blocks (two_cta.cu): backward_products.h's, with twice
+// the keys, and half of B in each block. One thread of block 0 starts them; each function only
+// issues.
 #ifndef BLACKWELL_BACKWARD_PRODUCTS_PAIR_H
 #define BLACKWELL_BACKWARD_PRODUCTS_PAIR_H
 

@@ -18,18 +18,11 @@ static const int head_dims[] = {64, 128, 0};
 
 // Blackwell has no wgmma: before its own steps stands FlashAttention-2, chapter 3's last, and before
 // those of the backward chapter 4's last.
-static const Step *const steps[] = {&naive_step,
-                                    &cp_async_step,
-                                    &tcgen05_step,
-                                    &p_in_tmem_step,
-                                    &pingpong_step,
-                                    &exp2_emulation_step,
-                                    &lazy_rescale_step,
-                                    &persistent_lpt_step,
-                                    &recompute_tensor_cores_step,
-                                    &one_cta_step,
-                                    &two_cta_step,
-                                    &gemm_only_step};
+static const Step *const steps[] = {
+    &naive_step,        &cp_async_step,       &tcgen05_step,
+    &p_in_tmem_step,    &pingpong_step,       &exp2_emulation_step,
+    &lazy_rescale_step, &persistent_lpt_step, &recompute_tensor_cores_step,
+    &one_cta_step,      &two_cta_step,        &gemm_only_step};
 
 const Chapter chapter = {
     .number = 8,

@@ -232,8 +232,8 @@ __device__ static inline void compute(OneCta<T, HEAD_DIM> &shared, const Backwar
 
 // ---- reduce: a warpgroup, a thread a query row
 
-// dQ of each tile is added to the sums in HBM, by atomic additions of TMA: in no order, or one block
-// of keys after the other (deterministic).
+// dQ of each tile is added to the sums in HBM, by atomic additions of TMA: in no order, or one
+// block of keys after the other (deterministic).
 template <typename T, int HEAD_DIM>
 __device__ static inline void reduce(OneCta<T, HEAD_DIM> &shared, const Attention &a,
                                      const BackwardWorkspace &w, BlockKeys block) {

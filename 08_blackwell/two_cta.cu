@@ -1,17 +1,17 @@
-// Chapter 8, step two-cta: the backward by pairs of blocks. What holds one-cta back is shared memory:
-// a product of 128 x 128 x 128 reads two operands of 32 KB from it. A pair multiplies with 256 keys at
-// a time (device/tcgen05_pair.h): each block has its own 128 of them as A, and of B, Q or dO, only
-// half, which both read. So of each tile of rows a block has
+// Chapter 8, step two-cta: the backward by pairs of blocks. What holds one-cta back is shared
+// memory: a product of 128 x 128 x 128 reads two operands of 32 KB from it. A pair multiplies with
+// 256 keys at a time (device/tcgen05_pair.h): each block has its own 128 of them as A, and of B, Q
+// or dO, only half, which both read. So of each tile of rows a block has
 //
-//   Sᵀ, dPᵀ   256 keys x 128 rows        B: half of the rows of Q, dO, all columns     (q, dout)
-//   dV, dK    256 keys x head_dim        B: half of the columns of dO, Q, all rows     (dout_columns …)
-//   dQ        128 rows x head_dim        A: dS of 64 rows, of all 256 keys             (ds)
-//                                        B: half of the columns of K of all 256 keys   (k_columns)
+//   Sᵀ, dPᵀ   256 keys x 128 rows   B: half of the rows of Q, dO, all columns     (q, dout)
+//   dV, dK    256 keys x head_dim   B: half of the columns of dO, Q, all rows     (…_columns)
+//   dQ        128 rows x head_dim   A: dS of 64 rows, of all 256 keys             (ds)
+//                                   B: half of the columns of K of all 256 keys   (k_columns)
 //
 // dQ is where the pair's keys meet: its sum goes over all 256, so a block has dQ of 64 rows and no
-// other block of the pair adds to them: half the additions in HBM. For that each block sends half of
-// its dS to the other, from shared memory to shared memory, while the tensor cores work on dK and
-// the next dP:
+// other block of the pair adds to them: half the additions in HBM. For that each block sends half
+// of its dS to the other, from shared memory to shared memory, while the tensor cores work on dK
+// and the next dP:
 //
 //   tensor cores  … │ S n+1 │ dK n │ dP n+1 │ dQ n │ dV n+1 │ S n+2 │ …
 //   compute                 │   S → P n+1   │  dP → dS n+1   │
@@ -28,7 +28,7 @@
 //   s_full, dp_full                         multiply → both compute  have come
 //   s_read                                  compute → 0 multiply     S's second half has been read
 //   p_full                                  compute → 0 multiply     P has been written
-//   ds_full                                 compute → 0 multiply     dS is in tensor memory, dP read
+//   ds_full                                 compute → 0 multiply     dS is in tensor memory
 //   ds_received                             the other block → relay  its half of dS is here
 //   ds_shared                               compute, relay → 0 multiply   dS is in shared memory
 //   ds_empty                                multiply → both compute  … and has been multiplied
@@ -87,7 +87,8 @@ typedef struct {
 
 // Starts copying `rows` rows of a head, and `columns` of their numbers, in boxes of BOX_ROWS by
 // BOX_COLUMNS. Block 0's barrier counts the bytes of both blocks. A box behind the head's last row
-// gets that one again: its keys are masked, its query rows have lse = inf, so nothing becomes of it.
+// gets that one again: its keys are masked, its query rows have lse = inf, so nothing becomes of
+// it.
 template <int BOX_ROWS, int BOX_COLUMNS, typename T>
 __device__ static inline void load_half(T *to_smem, const CUtensorMap *map, uint64_t *full,
                                         int column, int columns, int row, int rows, int last_row,
@@ -209,8 +210,8 @@ __device__ static inline void start_dk(TwoCta<T, HEAD_DIM> &shared, uint32_t tme
     tcgen05_commit_pair(&shared.q_columns_empty);
 }
 
-// dQ of tile n goes where the second half of S of tile n + 1 stands, which must have been read; behind
-// the last S, where dQ of the tile before stands.
+// dQ of tile n goes where the second half of S of tile n + 1 stands, which must have been read;
+// behind the last S, where dQ of the tile before stands.
 template <typename T, int HEAD_DIM>
 __device__ static inline void start_dq(TwoCta<T, HEAD_DIM> &shared, uint32_t tmem, uint32_t n,
                                        bool is_last) {

@@ -75,20 +75,20 @@ __device__ static inline void mbarrier_arrive_in_if(bool arrives, uint64_t *barr
 __device__ static inline void mbarrier_wait_cluster(uint64_t *barrier, uint32_t parity) {
     uint32_t over = 0;
     while (!over)
-        asm volatile(
-            "{\n\t"
-            ".reg .pred over;\n\t"
-            "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%1], %2;\n\t"
-            "selp.b32 %0, 1, 0, over;\n\t"
-            "}"
-            : "=r"(over)
-            : "r"(shared_address(barrier)), "r"(parity)
-            : "memory");
+        asm volatile("{\n\t"
+                     ".reg .pred over;\n\t"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [%1], %2;\n\t"
+                     "selp.b32 %0, 1, 0, over;\n\t"
+                     "}"
+                     : "=r"(over)
+                     : "r"(shared_address(barrier)), "r"(parity)
+                     : "memory");
 }
 
 // cp.async.bulk (9.7.9.25.4.1), this block's shared memory → the same or another place in block
-// `rank`'s, whose barrier counts the bytes: a multiple of 16, both addresses too. The bytes have been
-// written with ordinary instructions: their writers call fence_proxy_async, then meet this thread.
+// `rank`'s, whose barrier counts the bytes: a multiple of 16, both addresses too. The bytes have
+// been written with ordinary instructions: their writers call fence_proxy_async, then meet this
+// thread.
 __device__ static inline void bulk_copy_to(void *to_smem, const void *from_smem, uint32_t bytes,
                                            uint64_t *barrier, uint32_t rank) {
     asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "

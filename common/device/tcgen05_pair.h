@@ -1,11 +1,11 @@
 // The tensor cores of two SMs as one (tcgen05, .cta_group::2): a pair of blocks, ranks 0 and 1 of a
 // cluster, multiplies with twice the rows. tcgen05.h says what is the same.
 //
-//   D            M is split: rows 0 … M/2 - 1 lie in block 0's tensor memory, the others in block 1's.
-//                M 256: a lane a row. M 128: row m of a block's 64 in lane m for the first half of
-//                the columns, in lane m + 64 for the second
-//   A            each block has the rows of its part of D, in shared or in tensor memory
-//   B            each block has half of its N, in shared memory: what the other one reads, too
+//   D   M is split: rows 0 … M/2 - 1 lie in block 0's tensor memory, the others in block 1's.
+//       M 256: a lane a row. M 128: row m of a block's 64 in lane m for the first half of the
+//       columns, in lane m + 64 for the second
+//   A   each block has the rows of its part of D, in shared or in tensor memory
+//   B   each block has half of its N, in shared memory: what the other one reads, too
 //
 // Both blocks' shared memory is read at the same addresses. A thread of block 0 issues the products
 // for both; all tcgen05 instructions of a kernel have one cta_group.
@@ -39,8 +39,8 @@ __device__ static inline void tmem_relinquish_pair() {
     asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
 }
 
-// tcgen05.commit (9.7.16.12.1): one arrival in each block when all that this thread has issued so far
-// is done.
+// tcgen05.commit (9.7.16.12.1): one arrival in each block when all that this thread has issued so
+// far is done.
 __device__ static inline void tcgen05_commit_pair(uint64_t *barrier) {
     asm volatile("tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster."
                  "multicast::cluster.b64 [%0], %1;" ::"r"(shared_address(barrier)),

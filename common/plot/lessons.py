@@ -45,6 +45,8 @@ TIMELINES = {
     5: (2, ["--steps", "warp-specialised,pingpong,intra-warpgroup"], []),
     7: (12, ["--causal", "--sms", "12", "--batch", "1", "--heads", "6", "--seqlen", "1408", "--head-dim", "128",
              "--steps", "persistent,lpt"], ["--tiles"]),
+    8: (1, ["--backward", "--sms", "8", "--batch", "1", "--heads", "1", "--seqlen-q", "2048", "--seqlen-k", "1024",
+            "--head-dim", "128", "--check", "none", "--steps", "one-cta,two-cta"], ["--kernels", "one_cta,two_cta"]),
     9: (33, ["--sms", "33", "--batch", "1", "--heads", "8", "--kv-heads", "2", "--seqlen-q", "1", "--seqlen-k",
              "16384", "--head-dim", "128", "--check", "none", "--steps", "prefill-kernel,auto-split"],
         ["--blocks", "33"]),

@@ -1,10 +1,10 @@
 """Draws a timeline of ./run --trace: who computed what when, over a few blocks of keys.
 
-usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K]
+usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K] [--kernels NAME,NAME]
        timeline.py TRACE.json OUT.png --tiles
        timeline.py TRACE.json OUT.png --blocks SMS
 
-A panel for each kernel of the trace that marks its phases, all on one scale: its warpgroups (white is
+A panel for each kernel of the trace (or of --kernels) that marks its phases, all on one scale: its warpgroups (white is
 waiting), and below them the tensor cores (whose products), the MUFUs (how many of the four work on
 exponentials) and TMA, as far as the trace has them. The panel begins with the first warpgroup's
 softmax number --skip (default: in the middle of the block's) and shows --steps of them (default 3).
@@ -26,7 +26,14 @@ from style import DARK, GRID, LIGHT, MIDDLE, PALE, WARM, load_pyplot, save
 LOOKS = {
     "qk_gemm": ("Q Kᵀ", DARK, None),
     "pv_gemm": ("P V", MIDDLE, None),
+    "s_gemm": ("S", DARK, None),
+    "dp_gemm": ("dP", MIDDLE, None),
+    "dv_gemm": ("dV", MIDDLE, "--"),
+    "dk_gemm": ("dK", DARK, "--"),
+    "dq_gemm": ("dQ", DARK, "xx"),
     "softmax": ("softmax", WARM, "//"),
+    "gradient": ("dS", LIGHT, "\\\\"),
+    "reduce": ("dQ → HBM", LIGHT, "--"),
     "load": ("load", LIGHT, ".."),
     "epilogue": ("epilogue", LIGHT, "xx"),
 }
@@ -251,7 +258,9 @@ def draw(views, about, options):
         if units < len(rows):
             axes.axhspan(units - 0.5, len(rows) - 0.5, color=PALE, zorder=0)
         draw_rows(axes, view, rows)
-        axes.set_title(f"{view['name']}: {view['step']:,.0f} cycles a block of keys", fontsize=10,
+        backward = any(span["name"] == "gradient" for span in view["spans"])
+        axes.set_title(f"{view['name']}: {view['step']:,.0f} cycles "
+                       f"{'a tile of query rows' if backward else 'a block of keys'}", fontsize=10,
                        loc="left")
         axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
         axes.set_ylim(len(rows) - 0.45, -0.55)
@@ -378,10 +387,13 @@ def main():
     parser.add_argument("--block", type=int)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--skip", type=int)
+    parser.add_argument("--kernels", metavar="NAME,NAME")
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--blocks", type=int, metavar="SMS")
     options = parser.parse_args()
     kernels, about = read(options.trace)
+    if options.kernels:
+        kernels = [k for k in kernels if k["name"].split("<")[0] in options.kernels.split(",")]
     if options.tiles:
         draw_tiles(kernels, about, options)
         return

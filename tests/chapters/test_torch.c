@@ -51,6 +51,8 @@ static const struct {
     {5, "warp-specialised", false, true},
     {5, "pingpong", false, true},
     {5, "intra-warpgroup", true, true},
+    {8, "one-cta", true, true},
+    {8, "two-cta", true, true},
 };
 enum { STEPS = sizeof steps / sizeof *steps };
 

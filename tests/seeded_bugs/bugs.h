@@ -46,6 +46,7 @@ static const SeededUnit units[] = {
     {"06_fp8_hadamard/quantise", "", "--steps hadamard --batch 1"},
     {"06_fp8_hadamard/fp8_attention", "", "--steps per-tensor --batch 1"},
     {"07_persistent_lpt/lpt", "SOFTGPU_SMS=2", "--steps lpt --causal --batch 4"},
+    {"08_blackwell/two_cta", "SOFTGPU_SMS=4", "--steps two-cta --backward --batch 1"},
     {"tests/seeded_bugs/small", "", ""},
     {"tests/seeded_bugs/blocks", "", ""},
     {"tests/programs/tcgen05_attention", "", ""},
@@ -63,8 +64,14 @@ enum { UNITS = sizeof units / sizeof *units };
 #define QUANTISE  "06_fp8_hadamard/quantise"
 #define FP8       "06_fp8_hadamard/fp8_attention"
 #define LPT       "07_persistent_lpt/lpt"
+#define TWO_CTA   "08_blackwell/two_cta"
 #define SMALL     "tests/seeded_bugs/small"
 #define BLOCKS    "tests/seeded_bugs/blocks"
+
+#define TWO_CTA_PRODUCTS "08_blackwell/backward_products_pair.h"
+#define TWO_CTA_S        "tensor_multiply_pair(d_tmem, operand_at(keys,"
+#define TWO_CTA_WEIGHTED "tensor_multiply_from_pair("
+#define TWO_CTA_DQ       "tensor_multiply_pair(dq_tmem, operand_at(ds,"
 
 #define TENSOR "tests/programs/tcgen05_attention"
 #define PAIR   "tests/programs/tcgen05_pair"
@@ -390,6 +397,33 @@ static const SeededBug bugs[] = {
      {"bulk_load(s, row + blockIdx.x * THREADS, sizeof s, &full);"}},
     {BLOCKS, OWN, "__syncthreads(); // all numbers, before the thread that loads", "", {"race"},
      OWN, {"bulk_load(s, row + blockIdx.x * THREADS, sizeof s, &full);"}},
+    // ---- 08_blackwell/two_cta
+    {TWO_CTA, OWN, "if (cluster_rank() == 0) mbarrier_arrive_expect(full, PAIR *",
+     "if (cluster_rank() == 0) mbarrier_arrive_expect(full, columns * rows * (int)sizeof(T));",
+     {"race", "misused barrier", "uninitialised read"}, TWO_CTA_PRODUCTS, {TWO_CTA_S}},
+    {TWO_CTA, OWN, "mbarrier_wait_cluster(&shared.s_read, (n + 1) % 2);", "", {"race"},
+     TWO_CTA_PRODUCTS, {TWO_CTA_DQ}},
+    {TWO_CTA, OWN, "mbarrier_wait_cluster(&shared.dq_empty, (n - 1) % 2);", "", {"race"},
+     TWO_CTA_PRODUCTS, {TWO_CTA_DQ}},
+    {TWO_CTA, OWN, "if (n > 1) mbarrier_wait_cluster(&shared.dq_empty, n % 2);", "",
+     {"race", "misused barrier"}, TWO_CTA_PRODUCTS, {TWO_CTA_S}},
+    {TWO_CTA, OWN, "mbarrier_wait_cluster(&shared.ds_shared, n % 2);", "",
+     {"race", "uninitialised read"}, TWO_CTA_PRODUCTS, {TWO_CTA_DQ}},
+    {TWO_CTA, OWN, "mbarrier_wait_cluster(&shared.ds_empty, n % 2 ^ 1);", "",
+     {"race", "misused barrier"}, "08_blackwell/softmax.h",
+     {"*(uint4 *)(line + swizzled_place<LINE>(row, "}},
+    {TWO_CTA, OWN, "fence_proxy_async(); // → tensor cores, TMA", "", {"race"}, TWO_CTA_PRODUCTS,
+     {TWO_CTA_DQ}},
+    {TWO_CTA, OWN, "if (share == 1) arrive_in_first(&shared.s_read);", "", {"deadlock"}, OWN,
+     {"mbarrier_wait_cluster(&shared.s_read, 0);"}},
+    {TWO_CTA, OWN, "named_barrier_sync(S_READ + threadIdx.x / 32 % 4, 64);", "", {"race"}, OWN,
+     {"tmem_store(lanes + S_AT + share * SHARE / 2, p_packed);"}},
+    {TWO_CTA, OWN, "mbarrier_wait_cluster(&shared.ds_received, at.n % 2);", "",
+     {"race", "misused barrier", "uninitialised read"}, TWO_CTA_PRODUCTS, {TWO_CTA_DQ}},
+    {TWO_CTA, OWN, "arrive_in_first(&shared.dq_empty);", "", {"deadlock"}, OWN,
+     {"if (n > 1) mbarrier_wait_cluster(&shared.dq_empty, n % 2);"}},
+    {TWO_CTA, OWN, "tcgen05_fence_after(); // behind the stores of P", "", {"race"},
+     TWO_CTA_PRODUCTS, {TWO_CTA_WEIGHTED}},
     // ---- tests/programs/tcgen05_attention
     {TENSOR, OWN, "mbarrier_init(&shared.scores, 1);", "mbarrier_init(&shared.scores, 2);",
      {"deadlock"}, OWN, {"mbarrier_wait(&shared->scores, j % 2);"}},
