@@ -88,9 +88,11 @@ kernels = $(patsubst %.cu,$(BUILD)/$(VARIANT)/%.o,$(filter-out %/exercise.cu,$(w
 help:
 	@echo "make chapter-N        builds chapter N (1 to 9); then ./run     HEAD_DIMS=\"64 128\" or all"
 	@echo "make exercise-N       the chapter's kernel with its idea taken out, for you to fill; then ./run     make hint-N"
+	@echo "make hunt-N-K         a kernel of chapter N (5 to 8) with a bug: find it from softgpu's report; make answer-N-K"
+	@echo "make diff-M-N         what chapter N changed in the kernel: diff-1-2, diff-2-3 … diff-8-9"
 	@echo "make softgpu          builds the emulator: build/softgpu/softgpu PROGRAM runs any CUDA program"
 	@echo "make test             builds everything and runs the tests (under 15 minutes)"
-	@echo "make test-long        the full matrix: CHAPTER=N, CHAPTER=softgpu or CHAPTER=edges, or all"
+	@echo "make test-long        the full matrix: CHAPTER=N, softgpu, edges or exercises, or all"
 	@echo "make compare          all steps of all chapters on one problem: table, CSV and picture in results/"
 	@echo "make feeds            what a tile of K and V costs each unit, by step and head_dim"
 	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
@@ -276,6 +278,13 @@ hint-$(1): $(FOLDER_$(1))/exercise.cu $(BUILD)/exercise
 endef
 $(foreach n,$(EXERCISES),$(eval $(call exercise_rules,$(n))))
 
+# ---- what a chapter changed in the kernel: make diff-2-3 (common/course/diff.txt)
+
+DIFFS := $(shell sed -n 's/^\([1-9]-[1-9]\) .*/diff-\1/p' common/course/diff.txt | uniq)
+.PHONY: $(DIFFS)
+$(DIFFS): diff-%:
+	@sh common/course/diff.sh $*
+
 # ---- FlashAttention's first table, counted again (a minute)
 
 table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
@@ -361,9 +370,9 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
     definedness race race_lanes race_global writes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
     bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
-HARNESS_SUITES := reference npy options check model_fp8 scatter sample run explain varlen lengths cache cache_files
+HARNESS_SUITES := reference npy options check model_fp8 scatter sample run predict explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
-    matrix machine_code timeline compare sabotage seeded_bugs
+    matrix machine_code timeline compare sabotage seeded_bugs exercises markdown
 CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell blackwell_backward varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
@@ -463,7 +472,8 @@ SEEDED_SMALL := tests/seeded_bugs/small tests/seeded_bugs/blocks tests/programs/
 SEEDED_SOME := 03_online_softmax/cp_async 05_hopper_async/warp_specialised 06_fp8_hadamard/quantise
 SEEDED_UNITS := $(SEEDED_SMALL) $(SEEDED_SOME) 02_tiled/two_pass 02_tiled/tiled_matmul \
     03_online_softmax/mma_sync 04_recompute_backward/recompute_tensor_cores 05_hopper_async/backward \
-    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt 08_blackwell/two_cta tests/programs/tcgen05_pair
+    06_fp8_hadamard/fp8_attention 07_persistent_lpt/lpt 08_blackwell/persistent_lpt 08_blackwell/two_cta \
+    tests/programs/tcgen05_pair
 SEEDED := $(SEEDED_SMALL) $(if $(filter 64,$(WANTED)),$(SEEDED_SOME))
 seeded_programs = $(patsubst %,$(TESTS)/seeded/%/run,$(1))
 seeded_chapter = $(patsubst 0%,%,$(filter 0%,$(firstword $(subst _, ,$(1)))))
@@ -481,7 +491,7 @@ $(TESTS)/seeded/built.o: common/harness/built.c $(BUILD)/.flags
 	@mkdir -p $(@D)
 	@$(CC) $(CFLAGS) -DBUILT_64=1 -c $< -o $@
 
-seeded_arch = $(foreach a,$(if $(or $(findstring tcgen05,$(1)),$(findstring blackwell,$(1))),100a,90a),-gencode arch=compute_$(a),code=compute_$(a))
+seeded_arch = $(foreach a,$(if $(findstring tcgen05,$(1))$(filter 08_%,$(1)),100a,90a),-gencode arch=compute_$(a),code=compute_$(a))
 define seeded_rule
 $(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $(TESTS)/seed tests/seeded_bugs/seeded.h \
         $(BUILD)/obj/tests/seeded_bugs/select.o $(TESTS)/seeded/built.o $(call seeded_objects,$(1)) \
@@ -498,6 +508,49 @@ $(TESTS)/seeded/$(1)/run: $(1).cu $(wildcard $(dir $(1))*.h common/device/*.h) $
 endef
 $(foreach unit,$(SEEDED_UNITS),$(eval $(call seeded_rule,$(unit))))
 
+# Bug hunts: a chapter's kernel with one of the seeded bugs in it, as it would stand in a careless one.
+# Which: the unit, and the number of its bug in tests/seeded_bugs/bugs.h.
+HUNT_5-1 := 05_hopper_async/warp_specialised 1
+HUNT_5-2 := 05_hopper_async/warp_specialised 5
+HUNT_5-3 := 05_hopper_async/backward 5
+HUNT_6-1 := 06_fp8_hadamard/quantise 1
+HUNT_6-2 := 06_fp8_hadamard/fp8_attention 2
+HUNT_6-3 := 06_fp8_hadamard/fp8_attention 5
+HUNT_7-1 := 07_persistent_lpt/lpt 1
+HUNT_7-2 := 07_persistent_lpt/lpt 3
+HUNT_7-3 := 07_persistent_lpt/lpt 2
+HUNT_8-1 := 08_blackwell/persistent_lpt 1
+HUNT_8-2 := 08_blackwell/persistent_lpt 2
+HUNT_8-3 := 08_blackwell/persistent_lpt 3
+HUNTS := 5-1 5-2 5-3 6-1 6-2 6-3 7-1 7-2 7-3 8-1 8-2 8-3
+
+define hunt_rules
+$(BUILD)/hunt-$(1)/program: $(2).cu $(wildcard $(dir $(2))*.h common/device/*.h) $(TESTS)/seed $(TESTS)/seeded/built.o \
+        $(call seeded_objects,$(2)) | $(NVCC) $(BUILD)/.compiler $(SOFTGPU)/lib/libcudart.so
+	@mkdir -p $$(@D)
+	@$(TESTS)/seed $(2) $$(@D) $(3) >$$(@D)/options
+	@echo "  nvcc    $(2).cu (with a bug)"
+	@$(NVCC) $(filter-out $(BUILT),$(EXERCISE_NVCCFLAGS)) -I$$(@D) -I. -DBUILT_64=1 $(call seeded_arch,$(2)) -c $$(@D)/$(2).cu -o $$(@D)/unit.o
+	@$(CC) -pthread $(call seeded_objects,$(2)) $(TESTS)/seeded/built.o $$(@D)/unit.o -o $$@ -L$(SOFTGPU)/lib -lcudart \
+	    -lstdc++ -lm -ldl -Wl,--disable-new-dtags,-rpath,$(abspath $(SOFTGPU)/lib)
+
+# ./run shows the bug without options.
+$(BUILD)/hunt-$(1)/run: $(BUILD)/hunt-$(1)/program
+	@{ echo '#!/bin/sh'; echo "exec '$(abspath $(BUILD))/hunt-$(1)/program' --device softgpu --check-only --heads 2 \
+	    --kv-heads 2 --seqlen 512 --head-dim 64 --sms 2 $$$$(cat $(BUILD)/hunt-$(1)/options) \"\$$$$@\""; } >$$@ && chmod +x $$@
+
+.PHONY: hunt-$(1) answer-$(1)
+hunt-$(1): softgpu $(BUILD)/hunt-$(1)/run
+	@ln -sfn $(BUILD)/hunt-$(1)/run run
+	@echo "hunt $(1) is built: ./run. A line of $(BUILD)/hunt-$(1)/$(patsubst %/,%,$(dir $(2))) is wrong, or missing:"
+	@echo "find it from what softgpu says, and say what must stand there.     make answer-$(1)"
+
+answer-$(1): $(BUILD)/hunt-$(1)/program
+	@for file in $(BUILD)/hunt-$(1)/$(dir $(2))*; do name=$(dir $(2))$$$$(basename $$$$file); \
+	    sed '/\/\/ exercise [0-9]: /d' $$$$name | diff -u --label $$$$name --label $$$$file - $$$$file; done; true
+endef
+$(foreach h,$(HUNTS),$(eval $(call hunt_rules,$(h),$(word 1,$(HUNT_$(h))),$(word 2,$(HUNT_$(h))))))
+
 # The machine code of kernels with and without marks of their phases (head_dim 64 is enough).
 $(TESTS)/cubins/%.with.cubin: 05_hopper_async/%.cu $(wildcard 05_hopper_async/*.h common/device/*.h) | $(NVCC) $(BUILD)/.compiler
 	@mkdir -p $(@D)
@@ -506,12 +559,43 @@ $(TESTS)/cubins/%.with.cubin: 05_hopper_async/%.cu $(wildcard 05_hopper_async/*.
 	@$(NVCC) -std=c++17 -O3 -Icommon -DBUILT_64=1 -arch=sm_90a -cubin $< -o $@
 TEST_CUBINS := $(TESTS)/cubins/pingpong.with.cubin $(TESTS)/cubins/intra_warpgroup.with.cubin
 
+# Every exercise as it is given, with each of its parts open alone, and filled: PTX for head_dim 64, in
+# the chapter's program. `make test` runs those of the chapters that are cheap, test-long all.
+EXERCISES_SOME := 1 2 3
+TESTED_EXERCISES := $(if $(filter 64,$(WANTED)),$(filter $(EXERCISES_SOME),$(EXERCISES)))
+exercise_parts = $(shell sed -n 's/^\#\# \([1-9]\) · .*/\1/p' $(FOLDER_$(1))/exercise.md)
+exercise_programs = $(foreach n,$(1),$(foreach v,given filled $(call exercise_parts,$(n)),$(TESTS)/exercises/$(n)/$(v)/run))
+exercise_gencode = $(or $(GENCODE_$(call exercise_kernel,$(1))),$(GENCODE_$(FOLDER_$(1))))
+exercise_arch = $(patsubst arch=%,%,$(firstword $(subst $(comma), ,$(word 2,$(call exercise_gencode,$(1))))))
+
+define exercise_test_rules
+$(TESTS)/exercises/$(1)/%/exercise.cu: $(BUILD)/exercise $(wildcard $(FOLDER_$(1))/*)
+	@mkdir -p $$(@D)
+	@$(BUILD)/exercise write $(FOLDER_$(1)) $$(subst filled,0,$$(subst given,,$$*)) > $$@
+
+$(TESTS)/exercises/$(1)/%/exercise.o: $(TESTS)/exercises/$(1)/%/exercise.cu $(BUILD)/.flags $(wildcard common/device/*.h) | $(NVCC) $(BUILD)/.compiler
+	@echo "  nvcc    exercise $(1), $$*"
+	@$(NVCC) $(filter-out $(BUILT),$(EXERCISE_NVCCFLAGS)) -DBUILT_64=1 -I$(FOLDER_$(1)) \
+	    -gencode arch=$(exercise_arch),code=$(exercise_arch) -c $$< -o $$@
+
+$(TESTS)/exercises/$(1)/built.o: common/harness/built.c $(FOLDER_$(1))/exercise.md $(BUILD)/.flags
+	@mkdir -p $$(@D)
+	@$(CC) $(CFLAGS) -DBUILT_64=1 -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -c $$< -o $$@
+
+$(TESTS)/exercises/$(1)/%/run: $(TESTS)/exercises/$(1)/%/exercise.o $(TESTS)/exercises/$(1)/built.o \
+        $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) $(HARNESS_OBJECTS) \
+        $(call objects,$(wildcard $(FOLDER_$(1))/*.c)) | $(SOFTGPU)/lib/libcudart.so
+	@$(CC) -pthread $$^ -o $$@ -L$(SOFTGPU)/lib -lcudart -lstdc++ -lm -ldl \
+	    -Wl,--disable-new-dtags,-rpath,$(abspath $(SOFTGPU)/lib)
+endef
+$(foreach n,$(EXERCISES),$(eval $(call exercise_test_rules,$(n))))
+
 # Runners stand side by side, so each program runs on one host thread, but where a test says else.
 run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 SOFTGPU_THREADS=1 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
-    TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
+    TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_EXERCISES="$(TESTED_EXERCISES)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED))
+test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED)) $(BUILD)/exercise $(call exercise_programs,$(TESTED_EXERCISES))
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@echo "running the tests: chapters, programs, sanitized units, softgpu, figures, harness; each prints when it ends"
 	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)) $(MAKE) --no-print-directory run-tests
@@ -541,7 +625,7 @@ FUZZ_SEEDS := $(addprefix $(TESTS)/,calls.ptx print.ptx variables.ptx)
 # The full matrix of a chapter, or softgpu's (long fuzzing, every program under many schedules).
 # What a chapter passed is noted in build/tests, so that a stopped run goes on where it was.
 LONG_CHAPTERS := 1 2 3 4 5 6 7 8 9
-LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu edges $(LONG_CHAPTERS))
+LONG_RUNS := $(if $(CHAPTER),$(CHAPTER),softgpu edges exercises $(LONG_CHAPTERS))
 test-long: $(addprefix test-long-,$(LONG_RUNS))
 $(LONG_CHAPTERS:%=test-long-%): test-long-%: softgpu $(BUILD)/$(VARIANT)/chapter-%/run $(TESTS)/long
 	@echo "== chapter $*, the full matrix"
@@ -560,7 +644,10 @@ test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TE
 	@$(TESTS)/fuzz_ptx 300000 2 $(FUZZ_SEEDS)
 	@$(TESTS)/fuzz_fatbin 1000000 2
 	@$(TESTS)/fuzz_npy 1000000 2
-.PHONY: test-long-softgpu test-long-edges $(LONG_CHAPTERS:%=test-long-%)
+test-long-exercises: TESTED_EXERCISES := $(EXERCISES)
+test-long-exercises: softgpu $(BUILD)/exercise $(TESTS)/programs $(call exercise_programs,$(EXERCISES))
+	@$(call run_suite,programs) exercises
+.PHONY: test-long-softgpu test-long-edges test-long-exercises $(LONG_CHAPTERS:%=test-long-%)
 
 # The same units and the fuzzers under AddressSanitizer and UndefinedBehaviorSanitizer.
 SANITIZED := BUILD=$(BUILD)/sanitized NVCC='$(NVCC)' \

@@ -7,12 +7,13 @@
 // S and P are stored in the input dtype, as frameworks do; every sum is fp32.
 #include "naive.h"
 
+#include "products.h"
+#include "standard.h"
+
 #include "backward.h"
 #include "cache.h"
 #include "device/dispatch.h"
-#include "products.h"
 #include "sequences.h"
-#include "standard.h"
 
 // Blocks of the largest grid, query_key_product's.
 static int64_t score_blocks(const Attention *a) {

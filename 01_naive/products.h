@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(PRODUCT_THREADS)
         for (int step = 0; step < ROW_LANES; step++) {
             const int key = turn + step * ROWS_PER_WARP + lane_key;
             float dot = 0;
+            // exercise 1: begin
             if (key < keys) {
                 float4 right_reg[HEAD_DIM / 32];
                 load_pieces<T, HEAD_DIM>(right_reg, right + key * right_stride, lane);
@@ -94,14 +95,17 @@ __global__ void __launch_bounds__(PRODUCT_THREADS)
             }
             dot = row_lanes_sum(dot);
             if (lane == step) kept = dot;
+            // exercise 1: end
         }
 
         const int key = turn + lane * ROWS_PER_WARP + lane_key;
         if (key >= keys) continue;
+        // exercise 2: begin
         if (as_scores) {
             const bool visible = seen.begin <= first_key + key && first_key + key < seen.end;
             kept = visible ? score_of(kept, a.softmax_scale, a.softcap) : -CUDART_INF_F;
         }
+        // exercise 2: end
         store(&out[key], kept);
     }
 }
@@ -151,9 +155,11 @@ __global__ void __launch_bounds__(PRODUCT_THREADS)
 #pragma unroll ROWS_IN_FLIGHT < HEAD_DIM>
     for (int64_t key = 0; key < a.seqlen_k; key++) {
         float4 right_reg[HEAD_DIM / 32];
+        // exercise 5: begin
         load_pieces<T, HEAD_DIM>(right_reg, right, lane);
         add_weighted<HEAD_DIM>(sum, to_float(weights[key]), right_reg);
         right += right_stride;
+        // exercise 5: end
     }
     store_pieces<T, HEAD_DIM>(out, factor, sum, lane);
 }

@@ -73,6 +73,7 @@ __global__ void __launch_bounds__(SOFTMAX_THREADS)
     const float sink = has_sink ? by_head.sink[head % by_head.heads] : -CUDART_INF_F;
 
     float row_max = sink;
+    // exercise 3: begin
     for (int64_t col = lane; col < seqlen_k; col += 32)
         row_max = fmaxf(row_max, to_float(scores[col]));
     row_max = warp_max(row_max);
@@ -83,10 +84,13 @@ __global__ void __launch_bounds__(SOFTMAX_THREADS)
         row_sum += expf(to_float(scores[col]) - base);
     row_sum = warp_sum(row_sum);
     if (has_sink) row_sum += expf(sink - base);
+    // exercise 3: end
 
+    // exercise 4: begin
     const float inverse = row_sum == 0 ? 0 : 1 / row_sum;
     for (int64_t col = lane; col < seqlen_k; col += 32)
         store(&probabilities[col], expf(to_float(scores[col]) - base) * inverse);
+    // exercise 4: end
     const int64_t at = BY_HEAD ? head * by_head.lse_stride + row % by_head.seqlen_q : row;
     if (lane == 0) lse[at] = log_sum_exp(row_max, row_sum);
 }

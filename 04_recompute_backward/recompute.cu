@@ -61,9 +61,11 @@ __device__ static inline RowNumbers row_numbers(const Attention &a, const Recomp
 // what the rounding took off comes back as a factor, with the rest. (Dekker's fast two-sum, exact
 // where |S| <= |lse|.)
 __device__ static inline float weight_of(float score, float lse, float rest) {
+    // exercise 1: begin
     const float exponent = score - lse, lost = score - (exponent + lse);
     const float p = expf(exponent);
     return p == 0 ? 0 : fmaf(p, lost - rest, p);
+    // exercise 1: end
 }
 
 // From the products: s_reg becomes P = e^(S - lse), dp_reg becomes dS = P ∘ (dP - D), with the
@@ -97,10 +99,12 @@ __device__ static inline void differentiate_softmax(WeightPiece<HEAD_DIM> &s_reg
             const float score = score_of(s_reg[r][c], a.softmax_scale, a.softcap);
             const bool visible = seen.begin <= key && key < seen.end;
             const float p = visible ? weight_of(score, row_lse, lse_rest) : 0;
+            // exercise 2: begin
             float slope = 1; // of the cap: S = c tanh(x / c)
             if (a.softcap > 0) slope -= score / a.softcap * (score / a.softcap);
             s_reg[r][c] = p;
             dp_reg[r][c] = p == 0 ? 0 : p * (dp_reg[r][c] - row_dot) * slope;
+            // exercise 2: end
         }
     }
 }
@@ -165,16 +169,20 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
             differentiate_softmax<T, HEAD_DIM>(s_reg, dp_reg, a, work,
                                                row_numbers(a, w, head_index), row);
 
+            // exercise 3: begin
             store_weight_piece<HEAD_DIM>(w_smem, s_reg);
             __syncthreads(); // every thread's part of P → all threads
             add_over_rows<HEAD_DIM>(dv_reg, w_smem, dout_smem); // dV += Pᵀ dO
             __syncthreads(); // all threads have read P: dS may take its place
+            // exercise 3: end
+            // exercise 4: begin
             store_weight_piece<HEAD_DIM>(w_smem, dp_reg);
             __syncthreads(); // every thread's part of dS → all threads
             add_over_rows<HEAD_DIM>(dk_reg, w_smem, q_smem); // dK += dSᵀ Q
 
             RowPiece<HEAD_DIM> dq_reg = {};
             add_over_keys<HEAD_DIM>(dq_reg, w_smem, k_smem); // dQ += dS K
+            // exercise 4: end
             unsigned *turns = w.turns + head_index * w.row_tiles + row / Tile::ROWS;
             const unsigned turn =
                 a.deterministic ? turn_of<Tile::ROWS, Tile::KEYS>(a, row, work.first_key) : 0;
@@ -182,7 +190,9 @@ __global__ void __launch_bounds__(TILE_THREADS, HEAD_DIM <= 128 ? 2 : 1)
             add_to_dq<HEAD_DIM>(w.dq_sums + (head_index * w.padded_rows + row) * HEAD_DIM, dq_reg,
                                 a.seqlen_q - row);
             if (a.deterministic) turn_end(turns, turn);
+            // exercise 5: begin
             __syncthreads(); // all threads have read Q, dO and dS: the next may take their place
+            // exercise 5: end
         }
     }
 

@@ -76,7 +76,9 @@ template <typename T, int HEAD_DIM, int KEYS, int TILE_ROWS>
 __device__ static inline void load_rows(T *to_smem, const CUtensorMap *map, uint64_t *full, int row,
                                         int head, int batch) {
     using Tile = ForwardTile<HEAD_DIM, KEYS>;
+    // exercise 1: begin
     mbarrier_arrive_expect(full, TILE_ROWS * HEAD_DIM * 2);
+    // exercise 1: end
 #pragma unroll
     for (int box = 0; box < Tile::BOXES; box++)
         tma_load_4d(to_smem + box * TILE_ROWS * Tile::COLUMNS, map, full, box * Tile::COLUMNS, row,
@@ -95,7 +97,9 @@ template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void load_block(const Tiles<T> &tiles, T *buffers, const CUtensorMap *map,
                                          Ring *ring, int j) {
     const int stage = j % STAGES;
+    // exercise 2: begin
     mbarrier_wait(&ring->empty[stage], j / STAGES % 2 ^ 1); // a new ring's buffers are empty
+    // exercise 2: end
     PHASE("load");
     load_rows<T, HEAD_DIM, KEYS, KEYS>(buffers + stage * KEYS * HEAD_DIM, map, &ring->full[stage],
                                        key_of<T, KEYS>(tiles, j), tiles.kv_head, tiles.batch);
@@ -178,7 +182,9 @@ __device__ static inline void add_weighted_values(float (&o_reg)[HEAD_DIM / 8][4
 
 // This warp's wgmma have read the buffer: after the wait that covers them.
 __device__ static inline void release(Ring *ring, int j) {
+    // exercise 3: begin
     if (threadIdx.x % 32 == 0) mbarrier_arrive(&ring->empty[j % STAGES]);
+    // exercise 3: end
 }
 
 __device__ static inline void wait_full(Ring *ring, int j) {
@@ -198,7 +204,9 @@ __device__ static inline void take_turn(int warpgroup) {
 }
 
 template <int WARPGROUPS> __device__ static inline void pass_turn(int warpgroup) {
+    // exercise 4: begin
     named_barrier_arrive(1 + (warpgroup + 1) % WARPGROUPS, TURN_THREADS);
+    // exercise 4: end
 }
 
 // The first turn is warpgroup 0's: the last one passes it on before it begins, and not at its end.
@@ -345,6 +353,7 @@ __device__ static inline void attend_overlapped(float (&o_reg)[HEAD_DIM / 8][4],
     if (tiles.blocks > 1) wait_full(&barriers->k, 1);
 
     for (int j = 1; j < tiles.blocks; j++) {
+        // exercise 5: begin
         if (TURNS) take_turn(tiles.warpgroup);
         multiply_query_key<T, HEAD_DIM, KEYS>(s_reg, tiles, j);
         wait_full(&barriers->v, j - 1);
@@ -361,6 +370,7 @@ __device__ static inline void attend_overlapped(float (&o_reg)[HEAD_DIM / 8][4],
         wgmma_results(o_reg);
         release(&barriers->v, j - 1);
         take_weights<T, HEAD_DIM, KEYS>(p_reg, o_reg, s_reg, rescale);
+        // exercise 5: end
     }
 
     wait_full(&barriers->v, tiles.blocks - 1);
@@ -395,8 +405,10 @@ __device__ static inline void store_output_tile(const float (&o_reg)[HEAD_DIM / 
                             (row_pieces + place) * 8,
                         o_pair);
     }
+    // exercise 6: begin
     fence_proxy_async();                            // this thread's part of O → TMA
     named_barrier_sync(barrier, WARPGROUP_THREADS); // all threads' parts → the one that stores
+    // exercise 6: end
     const int first_row = tiles.first_row + tiles.warpgroup * WGMMA_ROWS;
     if (threadIdx.x % WARPGROUP_THREADS == 0 && first_row < a.seqlen_q) {
 #pragma unroll

@@ -50,6 +50,7 @@ __device__ static inline uint32_t signed_pair(uint32_t numbers, uint32_t signs, 
 // x = x H, for the rows that LANES lanes each hold VALUES columns of.
 template <int VALUES, int LANES>
 __device__ static inline void multiply_hadamard(float (&x)[VALUES]) {
+    // exercise 1: begin
 #pragma unroll
     for (int stride = 1; stride < VALUES; stride *= 2)
 #pragma unroll
@@ -59,6 +60,8 @@ __device__ static inline void multiply_hadamard(float (&x)[VALUES]) {
             x[n] = u + v;
             x[n + stride] = u - v;
         }
+        // exercise 1: end
+        // exercise 2: begin
 #pragma unroll
     for (int lanes = 1; lanes < LANES; lanes *= 2) {
         const float sign = threadIdx.x & lanes ? -1 : 1; // of this lane's own number
@@ -66,6 +69,7 @@ __device__ static inline void multiply_hadamard(float (&x)[VALUES]) {
         for (int n = 0; n < VALUES; n++)
             x[n] = fmaf(sign, x[n], __shfl_xor_sync(0xffffffffu, x[n], lanes));
     }
+    // exercise 2: end
 }
 
 #endif

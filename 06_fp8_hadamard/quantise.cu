@@ -209,19 +209,25 @@ __device__ static inline void quantise_item(const Quantised &to, const Item &ite
         take_row<T, HEAD_DIM, true>(x, from_smem, signs);
     else
         take_row<T, HEAD_DIM, false>(x, from_smem, signs);
+    // exercise 3: begin
     const uint32_t warp_largest = largest_of_warp(x);
     if (threadIdx.x % 32 == 0) largest_smem[threadIdx.x / 32] = warp_largest;
     __syncthreads(); // all warps' largest numbers → all warps
+    // exercise 3: end
     const float largest = WAY == PER_TENSOR ? __uint_as_float(to.largest[item.tensor])
                                             : largest_of_block<HEAD_DIM>(largest_smem, of_keys);
     const float scale = scale_of(largest * norm);
     if (!item.there) return;
+    // exercise 4: begin
     store_row<HEAD_DIM>(choose(item.tensor, to.q, to.k, to.v) + item.number, x,
                         norm * reciprocal_approximate(scale));
+    // exercise 4: end
     const int row = threadIdx.x / Tile::LANES; // of the item
+    // exercise 5: begin
     if (threadIdx.x % Tile::LANES == 0 && (of_keys ? row == 0 : row % QUERY_BLOCK == 0))
         choose(item.tensor, to.q_scale, to.k_scale, to.v_scale)[item.scale + row / QUERY_BLOCK] =
             scale;
+    // exercise 5: end
 }
 
 template <typename T, int HEAD_DIM, QuantiseWay WAY>

@@ -134,7 +134,9 @@ template <typename T, int HEAD_DIM, int KEYS>
 __device__ static inline void load_query(const Attention &a, const Smem<T, HEAD_DIM, KEYS> &smem,
                                          const ForwardMaps &maps, const Work &work, uint32_t n) {
     Barriers *barriers = smem.barriers();
+    // exercise 3: begin
     mbarrier_wait(&barriers->q_empty, n % 2 ^ 1);
+    // exercise 3: end
     PHASE("load");
     if (PACKED) {
         load_groups<T, HEAD_DIM, KEYS>(smem.q(), &maps.q, &barriers->q_full, a, work);
@@ -171,8 +173,10 @@ __device__ static inline void produce(const Attention &a, const Smem<T, HEAD_DIM
             load_value(smem, maps, work, key, use);
             if (left > 2) load_key(smem, maps, work, key - 2 * KEYS, use + 2);
         }
+        // exercise 2: begin
         place = next_place(DYNAMIC, place, taken);
         send_work(mailbox, n + 1, a, order, place, places, rows, KEYS);
+        // exercise 2: end
         if (left > 0) load_value(smem, maps, work, key, use++);
     }
 }
@@ -488,8 +492,10 @@ __device__ static inline void store_tiles(const Attention &a, const Smem<T, HEAD
             copy_rows<T, HEAD_DIM, KEYS>(o_smem, a, work, warpgroup, threadIdx.x % 32, 32);
         else if (elect_one())
             store_rows<T, HEAD_DIM, KEYS>(o_smem, a, maps, work, warpgroup);
+        // exercise 5: begin
         __syncwarp(); // all lanes' reads → the one that arrives, which is the one that has waited
         if (elect_one()) mbarrier_arrive(&barriers->o_empty);
+        // exercise 5: end
         release_work(&barriers->mailbox, n);
     }
 }
@@ -514,9 +520,11 @@ __device__ static inline void consume(const Attention &a, const Smem<T, HEAD_DIM
             attend(o_reg, row_max, row_sum, a, exponent, work, smem, warpgroup, use);
         else
             release_query(barriers);
+        // exercise 4: begin
         use += work.blocks;
         finish_tile(o_reg, row_max, row_sum, a, smem, maps, work, warpgroup, n, use);
         release_work(&barriers->mailbox, n);
+        // exercise 4: end
     }
     if (Tile::TURNS) end_turns(warpgroup);
 }

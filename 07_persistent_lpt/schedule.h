@@ -155,11 +155,13 @@ HOST_DEVICE static inline TileOrder make_tile_order(OrderKind kind, int batch, i
 // The tile at a place of one section. `tiles` of a head, `width` heads; gives the head within it.
 HOST_DEVICE static inline TileWork tile_in_section(int64_t place, int64_t tiles, int64_t width,
                                                    int backwards) {
+    // exercise 1: begin
     const Division d = divide(place, width);
     TileWork work = {0};
     work.head = (int)d.remainder;
     work.tile = (int)(backwards ? tiles - 1 - d.quotient : d.quotient);
     return work;
+    // exercise 1: end
 }
 
 // The entry that a place belongs to: the last that begins at or before it and has tiles.

@@ -74,8 +74,10 @@ __device__ static inline void load(const Attention &a, const Smem<T, HEAD_DIM> &
                 load_block<T, HEAD_DIM>(smem, &maps.v, work, key_of(work, j), use++);
         }
         if (PERSISTENT) {
+            // exercise 6: begin
             place = next_place(&((Counters *)a.workspace)->taken);
             send_work(mailbox, n + 1, a, order, place, TILES * ROWS);
+            // exercise 6: end
         }
         if (blocks > 0)
             load_block<T, HEAD_DIM>(smem, &maps.v, work, key_of(work, blocks - 1), use++);
@@ -97,8 +99,10 @@ __device__ static inline void multiply_values(const Smem<T, HEAD_DIM> &smem, uin
     auto *barriers = smem.barriers();
     const uint32_t o_tmem = tmem + o_column(tile, TILES);
     const uint32_t p_tmem = tmem + s_column(tile) + P_COLUMN;
+    // exercise 4: begin
     mbarrier_wait(&barriers->p_full[tile], block % 2);
     tcgen05_fence_after(); // behind the softmax's and the correction's loads and stores
+    // exercise 4: end
     add_weighted_values_from<T, HEAD_DIM, 0, FIRST_KEYS>(o_tmem, p_tmem, smem.kv(v_use), !first);
     mbarrier_wait(&barriers->p_rest[tile], block % 2);
     tcgen05_fence_after();
@@ -156,6 +160,7 @@ typedef struct {
 
 // Takes a block's largest score in; returns by what older weights are to be multiplied.
 __device__ static inline float raise_maximum(Row *row, float largest) {
+    // exercise 1: begin
     const float before = row->max, now = fmaxf(before, largest);
     if (before == -CUDART_INF_F) { // no weight is older
         row->max = now;
@@ -164,6 +169,7 @@ __device__ static inline float raise_maximum(Row *row, float largest) {
     if (LAZY && now - before <= THRESHOLD) return 1;
     row->max = now;
     return exp2_approximate(before - now);
+    // exercise 1: end
 }
 
 // The row's weights of a block → tensor memory, handed over in two parts.
@@ -179,9 +185,11 @@ __device__ static inline void store_weights(Barriers<STAGES> *barriers, int tile
         tmem_store(p_tmem + from / 2, p_reg);
         const int done = from + PART;
         if (done != FIRST_KEYS && done != KEYS) continue;
+        // exercise 2: begin
         tmem_store_wait();
         tcgen05_fence_before(); // S has been read, so much of P written →
         mbarrier_arrive(done == KEYS ? &barriers->p_rest[tile] : &barriers->p_full[tile]);
+        // exercise 2: end
     }
 }
 
@@ -247,10 +255,12 @@ __device__ static inline void correct(Barriers<STAGES> *barriers, int tile, int 
     const float factor = barriers->growth[tile][row];
     if (SOFTMAX && (!LAZY || __any_sync(0xffffffffu, factor != 1))) { // a warp moves O together
         ++*rescales;
+        // exercise 3: begin
         mbarrier_wait(&barriers->s_full[tile], block % 2); // the products before are done
         tcgen05_fence_after();
         rescale_output<HEAD_DIM>(o_tmem, factor);
         tmem_store_wait();
+        // exercise 3: end
     }
     release_output(barriers, tile);
 }
@@ -267,8 +277,10 @@ __device__ static inline void finish(const Smem<T, HEAD_DIM> &smem, int tile, in
     mbarrier_arrive(&barriers->sum_empty[tile]);
     const float factor = !SOFTMAX ? 1 : sum > 0 ? 1 / sum : 0;
     if (exists) {
+        // exercise 5: begin
         mbarrier_wait(&barriers->o_full[tile], pair % 2);
         tcgen05_fence_after();
+        // exercise 5: end
     }
     wait_full(barriers, use);
     write_output<T, HEAD_DIM>(smem.kv(use), row, o_tmem, factor, exists);

@@ -164,6 +164,7 @@ __device__ static inline void leave_sums(float *o_smem, const float (&o_reg)[Til
 template <class Tile>
 __device__ static inline Merged merge_warps(const float *o_smem, int row, int column) {
     const float2 *stats_smem = (const float2 *)(o_smem + Tile::OUTPUT_FLOATS);
+    // exercise 3: begin
     float max = -CUDART_INF_F;
 #pragma unroll
     for (int warp = 0; warp < Tile::KEY_WARPS; warp++)
@@ -175,6 +176,7 @@ __device__ static inline Merged merge_warps(const float *o_smem, int row, int co
         add_part(merged, part_weight(merged, stats_smem[part].x), stats_smem[part].y,
                  *(const float4 *)&o_smem[part * Tile::OUTPUT_STRIDE + column]);
     }
+    // exercise 3: end
     return merged;
 }
 
@@ -192,10 +194,12 @@ __device__ static inline void store_rows(const float *o_smem, const Attention &a
             store_row<T>(a, merged, place.lse, place.o * HEAD_DIM, head, column);
             continue;
         }
+        // exercise 4: begin
         const int64_t part = place.lse * plan.splits + work.split;
         const bool empty = merged.sum == 0;
         if (!empty) *(float4 *)&partials.o[part * HEAD_DIM + column] = normalised(merged);
         if (column == 0) partials.sums[part] = make_float2(merged.max, merged.sum);
+        // exercise 4: end
     }
 }
 
@@ -261,8 +265,10 @@ __device__ static inline void attend(float (&o_reg)[Tile::HEAD_DIM / 8][4], floa
     const int first = key_warp<Tile>() * KEYS;      // of the warp's keys in a block
     int buffer = 0, filled = BUFFERS - 1, slot = 0; // of page numbers
     for (int key = work.keys.first; key < work.keys.end; key += Tile::KEYS) {
+        // exercise 2: begin
         cp_async_wait<BUFFERS - 2>(); // this thread's part of the block has arrived
         __syncthreads(); // all threads' parts → all; and all have read the block before (or Q)
+        // exercise 2: end
         PHASE("load");
         copy_block<Tile>(ring_smem + filled * BUFFER_UNITS, page_smem + slot * Tile::THREADS, row,
                          a, work, key + (BUFFERS - 1) * Tile::KEYS);

@@ -12,14 +12,15 @@
 //        exercise open FOLDER FILE        the numbers that are still open in a learner's FILE
 //        exercise hint FOLDER FILE TIER   hints 1 to TIER for the first one that is open there
 //
-// Prints to standard output. A second kernel file is a header that the first one includes: it takes
-// the place of that line.
+// Prints to standard output. Further kernel files are headers that the first one, or one of them,
+// includes: each takes the place of that line. What includes such a header, too, must come behind it,
+// or its own text would be compiled in place of the exercise's.
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_HOLES = 9, MOST_HINTS = 3, LINE_LENGTH = 1000, TEXT_LENGTH = 4000 };
+enum { MOST_HOLES = 9, MOST_HINTS = 3, MOST_FILES = 6, LINE_LENGTH = 1000, TEXT_LENGTH = 4000 };
 
 typedef struct {
     char title[LINE_LENGTH];
@@ -31,7 +32,7 @@ typedef struct {
 
 typedef struct {
     const char *folder;
-    char kernels[2][LINE_LENGTH]; // file names; the second may be empty
+    char kernels[MOST_FILES][LINE_LENGTH]; // file names; behind the last one empty
     char title[LINE_LENGTH], about[TEXT_LENGTH];
     Hole holes[MOST_HOLES + 1]; // from 1
     int count;
@@ -62,11 +63,12 @@ static void append(char *text, const char *line) {
 
 // ---- exercise.md
 
-// kernel: `two_pass.cu`, or two names
+// kernel: `two_pass.cu`, and names of headers; then · step: its name
 static void read_kernels(Exercise *e, const char *line) {
-    for (int k = 0; k < 2; k++) {
+    const char *step = strstr(line, "step:");
+    for (int k = 0; k < MOST_FILES; k++) {
         const char *begin = strchr(line, '`'), *end = begin ? strchr(begin + 1, '`') : NULL;
-        if (end == NULL) break;
+        if (end == NULL || (step != NULL && begin > step)) break;
         snprintf(e->kernels[k], LINE_LENGTH, "%.*s", (int)(end - begin - 1), begin + 1);
         line = end + 1;
     }
@@ -166,10 +168,19 @@ static void write_hole(const Hole *hole, int number, int indent, int lines) {
     printf("%*s// End of exercise %d\n", indent, "", number);
 }
 
+// The header of the exercise that a line includes; NULL: another line.
+static const char *included(const Exercise *e, const char *line) {
+    char include[LINE_LENGTH + 16];
+    for (int k = 1; k < MOST_FILES && e->kernels[k][0] != 0; k++) {
+        snprintf(include, sizeof include, "#include \"%s\"\n", e->kernels[k]);
+        if (strcmp(line, include) == 0) return e->kernels[k];
+    }
+    return NULL;
+}
+
 // Copies a file of the kernel, with the holes of `open` instead of their lines.
 static void write_file(Exercise *e, const char *name, const bool *open) {
-    char line[LINE_LENGTH], include[LINE_LENGTH + 16];
-    snprintf(include, sizeof include, "#include \"%s\"\n", e->kernels[1]);
+    char line[LINE_LENGTH];
     FILE *file = open_in(e->folder, name);
     int inside = 0, lines = 0, indent = 0;
     while (fgets(line, sizeof line, file) != NULL) {
@@ -185,8 +196,8 @@ static void write_file(Exercise *e, const char *name, const bool *open) {
             if (ends != inside) fail(name, "the end of an exercise without its begin");
             if (open[inside]) write_hole(&e->holes[inside], inside, indent, lines);
             inside = 0;
-        } else if (e->kernels[1][0] != 0 && strcmp(line, include) == 0) {
-            write_file(e, e->kernels[1], open);
+        } else if (included(e, line) != NULL) {
+            write_file(e, included(e, line), open);
         } else if (inside == 0 || !open[inside]) {
             fputs(line, stdout);
         }
@@ -261,7 +272,9 @@ int main(int argc, char **argv) {
     const char *verb = argv[1];
     read_exercise(&exercise, argv[2]);
     if (strcmp(verb, "kernels") == 0) {
-        printf("%s %s\n", exercise.kernels[0], exercise.kernels[1]);
+        for (int k = 0; k < MOST_FILES && exercise.kernels[k][0] != 0; k++)
+            printf("%s%s", k > 0 ? " " : "", exercise.kernels[k]);
+        printf("\n");
     } else if (strcmp(verb, "write") == 0) {
         for (int h = 1; h <= exercise.count; h++) open[h] = argc == 3;
         for (int k = 3; k < argc; k++) {

@@ -10,6 +10,7 @@
 #include "harness/files.h"
 #include "harness/input.h"
 #include "harness/parallel.h"
+#include "harness/predict.h"
 #include "harness/report.h"
 #include "harness/sample.h"
 #include "harness/study.h"
@@ -133,6 +134,8 @@ static void show_rows(const Run *run, int end, void *table) {
     table_rows(table, run, end);
 }
 
+static Prediction prediction; // with --predict
+
 // What emulation costs here. The host's own data count too: the process is one.
 static void print_peak_memory(FILE *to) {
     struct rusage usage;
@@ -173,6 +176,7 @@ static int run_all(const Options *options, const Device *device, const bool *cho
             if (json.stream != NULL && i > 0) fputs(",\n", json.stream);
             if (json.stream != NULL) write_json(json.stream, &run);
             if (run.status > status) status = run.status;
+            prediction_print(out->table, &prediction, &run);
         }
         inputs_free(&run.saved_inputs);
         run_free(&run);
@@ -269,6 +273,11 @@ int main(int argc, char **argv) {
     if (built_exercise != NULL)
         fprintf(outputs.table, "exercise: the step %s is yours, %s/exercise.cu\n\n", built_exercise,
                 chapter.folder);
+    if (options.predict &&
+        !prediction_ask(&prediction, &chapter, chosen, options.backward || chapter.default_backward,
+                        stdin, outputs.table, &message)) {
+        return refused(&message);
+    }
     int status = run_all(&options, &device, chosen, &outputs);
     free(chosen);
     return status;

@@ -92,6 +92,8 @@ static const OptionLine lines[] = {
     {"launches", "N", TAKES_SIZE, AT(launches), 0,
      "of each pass, on one workspace; each is checked"},
     {"explain", NULL, TAKES_NOTHING, AT(explain), 0, "where the time went: units, waits of warps"},
+    {"predict", NULL, TAKES_NOTHING, AT(predict), 0,
+     "asks before the run which step gains most, and how much"},
     {"schedule-study", NULL, WITH_STUDY, AT(schedule_study), 7,
      "who computes which tile when, without attention (chapter 7)"},
     {"study-cycles", "TILE,BLOCK", STUDY_CYCLES, 0, 7,
@@ -123,7 +125,6 @@ static const OptionLine lines[] = {
     {"head-dim-v", "D", NOWHERE_YET, 0, 0, NULL},
     {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
     {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
-    {"predict", NULL, NOWHERE_YET, 0, 0, NULL},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -531,6 +532,10 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
     }
     if (o->explain && o->check_only) {
         return refuse(message, "--explain: needs times; leave --check-only out");
+    }
+    if (o->predict && (o->check_only || o->sweep != NULL)) {
+        return refuse(message, "--predict: needs the times of one run; leave --%s out",
+                      o->check_only ? "check-only" : "sweep");
     }
     if (o->cu_seqlens_q != NULL && !lengths_fit(o, message)) return false;
     if (o->cache_seqlens != NULL && !cache_lengths_fit(o, message)) return false;

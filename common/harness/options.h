@@ -33,7 +33,7 @@ typedef struct {
 
     const char *steps; // NULL = all
     DeviceChoice device;
-    bool check_only, list, help, explain, schedule_study;
+    bool check_only, list, help, explain, predict, schedule_study;
     int64_t study_tile_cycles, study_block_cycles; // both 0: not given
     const char *no_study; // an option that --schedule-study has no use for; NULL: none was given
     const char *sweep;    // the swept option's name without dashes; NULL = none

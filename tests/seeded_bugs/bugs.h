@@ -46,6 +46,7 @@ static const SeededUnit units[] = {
     {"06_fp8_hadamard/quantise", "", "--steps hadamard --batch 1"},
     {"06_fp8_hadamard/fp8_attention", "", "--steps per-tensor --batch 1"},
     {"07_persistent_lpt/lpt", "SOFTGPU_SMS=2", "--steps lpt --causal --batch 4"},
+    {"08_blackwell/persistent_lpt", "SOFTGPU_SMS=2", "--steps persistent-lpt --causal --batch 4"},
     {"08_blackwell/two_cta", "SOFTGPU_SMS=4", "--steps two-cta --backward --batch 1"},
     {"tests/seeded_bugs/small", "", ""},
     {"tests/seeded_bugs/blocks", "", ""},
@@ -64,6 +65,7 @@ enum { UNITS = sizeof units / sizeof *units };
 #define QUANTISE  "06_fp8_hadamard/quantise"
 #define FP8       "06_fp8_hadamard/fp8_attention"
 #define LPT       "07_persistent_lpt/lpt"
+#define BLACKWELL "08_blackwell/persistent_lpt"
 #define TWO_CTA   "08_blackwell/two_cta"
 #define SMALL     "tests/seeded_bugs/small"
 #define BLOCKS    "tests/seeded_bugs/blocks"
@@ -233,6 +235,15 @@ static const SeededBug bugs[] = {
      {"tma_store_4d(&maps.o, o_smem + box * output_"}},
     {LPT, "07_persistent_lpt/forward.h", "fence_mbarrier_init(); // → TMA", "", {"race"},
      "07_persistent_lpt/forward.h", {"tma_load_4d(to_smem + box * TILE_ROWS * Tile"}},
+    // ---- 08_blackwell/persistent_lpt
+    {BLACKWELL, "08_blackwell/forward.h",
+     "tcgen05_fence_before(); // S has been read, so much of P written", "", {"race"},
+     "08_blackwell/products.h", {"nowhere yet"}},
+    {BLACKWELL, "08_blackwell/forward.h", "mbarrier_wait(&barriers->o_full[tile], pair % 2);", "",
+     {"race"}, "08_blackwell/softmax.h", {"tmem_load(bits, o_tmem + column);#2"}},
+    {BLACKWELL, "08_blackwell/forward.h",
+     "mbarrier_arrive(&smem.barriers()->kv_full[use % smem.STAGES]);", "", {"deadlock"},
+     "08_blackwell/forward.h", {"wait_full(barriers, use);#2"}},
     // ---- tests/seeded_bugs/small
     {SMALL, OWN, "__syncthreads(); // all values → all threads", "",
      {"race", "uninitialised read"}, OWN, {"if (t < half) s[t] += s[t + half];"}},

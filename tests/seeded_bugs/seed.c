@@ -5,7 +5,10 @@
 // so that one program has all bugs of a kernel, each when it is asked for ($SEEDED_BUG), and none
 // otherwise. Lines keep their numbers.
 //
-// usage: seed UNIT FOLDER       UNIT: 05_hopper_async/backward; its folder is copied into FOLDER
+// usage: seed UNIT FOLDER [N]    UNIT: 05_hopper_async/backward; its folder is copied into FOLDER
+//
+// With N the unit's N-th bug alone is put in, as it would stand in a careless kernel: for the hunts
+// (make hunt-5-1). Prints the options with which the chapter's program shows it.
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -64,23 +67,29 @@ static int bug_at(const char *unit, const char *path, const char *line) {
     return -1;
 }
 
-static void write_seeded(FILE *to, int bug, char *line) {
+static void write_seeded(FILE *to, int bug, char *line, bool plain) {
     char *comment = strstr(line, " //");
+    if (plain) {
+        fprintf(to, "%.*s%s\n", bugs[bug].instead[0] ? (int)strspn(line, " ") : 0, line,
+                bugs[bug].instead);
+        return;
+    }
     line[comment ? (size_t)(comment - line) : strcspn(line, "\n")] = 0;
     fprintf(to, "if (SEEDED(%d)) { %s } else { %s }\n", bug + 1, bugs[bug].instead, line);
 }
 
-static void copy(const char *unit, const char *path, const char *folder, int *seeded) {
+// `only`: the bug that is put in plainly, or -1: all, to be switched on.
+static void copy(const char *unit, const char *path, const char *folder, int *seeded, int only) {
     char line[LINE_MAX_LENGTH];
     FILE *from = open_file(path, "r"), *to = open_file(join(folder, path), "w");
     while (fgets(line, sizeof line, from)) {
+        if (only >= 0 && strstr(line, "// exercise ")) continue; // a mark would give it away
         int bug = bug_at(unit, path, line);
-        if (bug < 0) {
+        if (bug >= 0) seeded[bug]++;
+        if (bug >= 0 && (only < 0 || only == bug))
+            write_seeded(to, bug, line, only >= 0);
+        else
             fputs(line, to);
-            continue;
-        }
-        seeded[bug]++;
-        write_seeded(to, bug, line);
     }
     fclose(from);
     fclose(to);
@@ -100,9 +109,24 @@ static void make_folders(char *path) {
     mkdir(path, 0777);
 }
 
+// The unit's n-th bug, from 1.
+static int bug_of(const char *unit, int n) {
+    for (int k = 0; k < BUGS; k++)
+        if (!strcmp(bugs[k].unit, unit) && --n == 0) return k;
+    fail("has not so many bugs", unit);
+    return -1;
+}
+
+static void print_options(const char *unit) {
+    for (int k = 0; k < UNITS; k++)
+        if (!strcmp(units[k].name, unit)) printf("%s\n", units[k].arguments);
+}
+
 int main(int argc, char **argv) {
-    if (argc != 3 || !strchr(argv[1], '/')) fail("usage: seed UNIT FOLDER", "arguments");
+    if (argc < 3 || argc > 4 || !strchr(argv[1], '/'))
+        fail("usage: seed UNIT FOLDER [N]", "arguments");
     const char *unit = argv[1], *folder = argv[2];
+    const int only = argc > 3 ? bug_of(unit, atoi(argv[3])) : -1;
     char *source = join(unit, "");
     source[strrchr(unit, '/') - unit] = 0;
     make_folders(join(folder, source));
@@ -111,12 +135,13 @@ int main(int argc, char **argv) {
     if (!entries) fail("can't be read", source);
     for (const struct dirent *e; (e = readdir(entries));) {
         if (!is_source(e->d_name)) continue;
-        copy(unit, join(source, e->d_name), folder, seeded);
+        copy(unit, join(source, e->d_name), folder, seeded, only);
     }
     closedir(entries);
     for (int k = 0; k < BUGS; k++)
         if (!strcmp(bugs[k].unit, unit) && seeded[k] != 1)
             fail(seeded[k] ? "more than one line is that of the bug" : "no line is that of the bug",
                  bugs[k].line);
+    if (only >= 0) print_options(unit);
     return 0;
 }
