@@ -75,6 +75,9 @@ typedef struct {
 #define HEAR_AT(offset)                                                                            \
     "@!%p7 bra HEARD; LISTEN: ld.relaxed.gpu.global.u32 %r3, [%d0+" offset                         \
     "]; setp.eq.u32 %p0, %r3, 0; @%p0 bra LISTEN; HEARD:\n"
+#define LAST_OF_3(before, behind)                                                                  \
+    SYNC "@!%p7 bra OUT; " before "atom.global.add.u32 %r3, [%d0], 1;" behind                      \
+         "setp.ne.u32 %p0, %r3, 2; @%p0 bra OUT;\n"
 #define COPY ".shared .align 16 .b8 c[16]; @%p7 cp.async.ca.shared.global [c], [%d0+4096], 16;\n"
 
 #define BOTH "nothing puts the two in order"
@@ -249,6 +252,27 @@ static const Case cases[] = {
     {BLOCKS(WRITE SYNC "@%p7 " FENCE "@%p7 red.global.add.u32 [%d0], 1;" WARP_1_TELLS,
             HEAR_WARP_1 "@%p7 red.global.add.u32 [%d0], 1; @%p7 " FENCE SYNC TAKE),
      "of block", 2, 1},
+
+    // who reads a sum plainly must know of all that was added, not of what was added last only; an
+    // atomic that reads has found what was added before it
+    {"@%p7 red.global.add.u32 [%d0+4096], 1;" LAST_OF_3(
+         FENCE, FENCE) "ld.global.u32 %out, [%d0+4096]; OUT:",
+     NULL, 3, 1},
+    {"@%p7 red.global.add.u32 [%d0+4096], 1;" LAST_OF_3(
+         "", FENCE) "ld.global.u32 %out, [%d0+4096]; OUT:",
+     "of block", 3, 1},
+    {"@%p7 red.global.add.u32 [%d0+4096], 1;" LAST_OF_3(
+         "", FENCE) "ld.relaxed.gpu.global.u32 %out, [%d0+4096]; OUT:",
+     NULL, 3, 1},
+    {"@%p7 red.global.add.u32 [%d0+4096], 1;" LAST_OF_3(
+         "", FENCE) "atom.global.add.u32 %r3, [%d0+4096], 1; ld.global.u32 %out, [%d0+4096]; OUT:",
+     NULL, 3, 1},
+    // the last one to count may set the counter to 0, and who has found a flag may take it away
+    {LAST_OF_3("", "") "st.global.u32 [%d0], 0; OUT:", NULL, 3, 1},
+    {BLOCKS(TELL, HEAR "@%p7 st.global.u32 [%d0], 0;"), NULL, 2, 1},
+    {BLOCKS(TELL, HEAR SYNC THIRD "@%p4 st.global.u32 [%d0], 0;"), NULL, 2, 1},
+    {BLOCKS(TELL, HEAR THIRD "@%p4 st.global.u32 [%d0], 0;"), "lane 0 of the same warp", 2, 1},
+    {BLOCKS(TELL, "@%p7 st.global.u32 [%d0], 0;"), "of block", 2, 1},
 
     // ---- between the warps of a block
     {WRITE CROSS, "warp", 1, 1},

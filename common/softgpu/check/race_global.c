@@ -17,7 +17,7 @@ typedef struct {
     uint32_t knows; // where in the log's words: entries, with PASSED or not, SEEN, PASSED
     uint16_t thread;
     uint8_t kind, flags, size;
-    bool write, quiet;
+    bool write, quiet, observes;
 } GlobalRecord;
 
 // Of an SM: those of the clusters whose first block it runs.
@@ -174,6 +174,7 @@ void global_races_merge(Sm *sm) {
                                    .flags = record->flags},
                           .write = record->write,
                           .quiet = record->quiet,
+                          .observes = record->observes,
                           .seen = knows + 2,
                           .passed = knows[1] ? knows + 2 + knows[0] : NULL,
                           .used = knows[0],
@@ -197,7 +198,7 @@ typedef struct {
     uint32_t clock;
     uint16_t thread;
     uint8_t kind, flags;
-    bool write, quiet;
+    bool write, quiet, observes;
     uint32_t mask, size; // whose bytes, as GlobalAccess
     uint64_t begin;
 } Entry;
@@ -226,7 +227,8 @@ static void enter(const Entry *e, uint64_t low, uint64_t high) {
                                                     .flags = e->flags,
                                                     .size = (uint8_t)e->size,
                                                     .write = e->write,
-                                                    .quiet = e->quiet};
+                                                    .quiet = e->quiet,
+                                                    .observes = e->observes};
         return;
     }
     GlobalAccess a = {.races = sm->launch->races,
@@ -241,6 +243,7 @@ static void enter(const Entry *e, uint64_t low, uint64_t high) {
                                .flags = e->flags},
                       .write = e->write,
                       .quiet = e->quiet,
+                      .observes = e->observes,
                       .seen = race_vector(r, e->knows, SEEN),
                       .passed = r->fenced ? race_vector(r, e->knows, PASSED) : NULL,
                       .used = (uint32_t)r->used,
@@ -359,6 +362,7 @@ void race_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], cons
                .flags = (uint8_t)((strong ? GLOBAL_STRONG : 0) |
                                   (strong && kind.narrow ? GLOBAL_NARROW : 0)),
                .write = a.write,
+               .observes = kind.access == RACE_ATOMIC && !kind.blind,
                .size = size};
     if (kind.copies) {
         e.thread = thread->copy_entry;

@@ -40,6 +40,7 @@ typedef struct {
     bool narrow;     // a strong one of a scope that no other block is in
     bool updates;    // an atomic, whether or not its result is used
     bool copies;     // a cp.async's read
+    bool blind;      // red: an atomic that doesn't read
     uint8_t element; // bytes: those of a vector are accesses of their own
 } GlobalKind;
 // The lanes of `mask` access `size` bytes each, which `ranges` sums up. What an atomic orders is

@@ -21,7 +21,7 @@ enum {
     GLOBAL_PAGE_BITS = 12,
     GLOBAL_GRANULES = 1 << (GLOBAL_PAGE_BITS - 2),
     GLOBAL_READS = 16, // of a page that nothing has been written to
-    GLOBAL_SET = 8,    // reads that are remembered of a granule
+    GLOBAL_SET = 8,    // accesses that are remembered of a granule beside the last write
     GLOBAL_MEMOS = 4096,
     GLOBAL_TOLD = 256,
     TREE_BITS = 5,
@@ -58,8 +58,13 @@ enum { GLOBAL_BYTES = 4 }; // from this bit on: which bytes of a granule were re
 typedef struct {
     uint32_t cluster, clock, insn;
     uint16_t thread;
-    uint8_t kind, flags; // RaceAgentKind
+    uint8_t kind, flags; // RaceAgentKind and GLOBAL_WROTE
 } GlobalNode;
+// In a set: this one is a write, behind which a strong one came (which doesn't end what was before).
+enum { GLOBAL_WROTE = 0x80 };
+static inline RaceAgentKind global_kind(const GlobalNode *n) {
+    return (RaceAgentKind)(n->kind & ~GLOBAL_WROTE);
+}
 
 // A page of global memory. While nothing has been written to it only reads are kept, as ranges.
 typedef struct GlobalPage {
@@ -100,6 +105,7 @@ struct GlobalRaces {
     uint32_t (*sets)[GLOBAL_SET];
     uint32_t set_count, set_capacity;
     uint32_t collect_at;
+    bool wrote; // some set has a write
     RaceBytes *bytes;
     uint32_t bytes_count, bytes_capacity, bytes_free;
     uint32_t node_memo[GLOBAL_MEMOS];
@@ -119,6 +125,7 @@ typedef struct {
     const struct GlobalCluster *cluster;
     GlobalNode node; // apart from its bytes
     bool write, quiet;
+    bool observes;                 // an atomic that reads
     const uint32_t *seen, *passed; // what is known: `used` entries; passed may be NULL
     uint32_t used;
     // Whose bytes: those of the lanes of `mask`, `size` each, one behind the other from `begin` on;

@@ -58,12 +58,13 @@ static void name_block(const GlobalAccess *a, uint32_t number, uint32_t rank, ch
 static void describe(const GlobalAccess *a, const GlobalNode *n, bool writes, char *to,
                      size_t size) {
     uint32_t warps = (uint32_t)a->w->cta->warp_count;
-    uint32_t rank = n->kind == RACE_NO_AGENT ? n->thread / warps : 0;
+    uint32_t rank = global_kind(n) == RACE_NO_AGENT ? n->thread / warps : 0;
     const char *of_cluster = "";
     char block[64];
     name_block(a, n->cluster, rank, block, sizeof block);
-    if (n->kind != RACE_NO_AGENT && a->w->cta->cluster->size > 1) of_cluster = "the cluster of ";
-    switch ((RaceAgentKind)n->kind) {
+    if (global_kind(n) != RACE_NO_AGENT && a->w->cta->cluster->size > 1)
+        of_cluster = "the cluster of ";
+    switch (global_kind(n)) {
     case RACE_NO_AGENT:
         snprintf(to, size, "warp %u of %s %s", n->thread % warps, block,
                  writes ? "writes" : "reads");
@@ -85,11 +86,12 @@ static void describe(const GlobalAccess *a, const GlobalNode *n, bool writes, ch
 
 static const char *mend_of(const GlobalAccess *a, const GlobalNode *n, bool other_block) {
     bool strong = n->flags & GLOBAL_STRONG, mine = a->node.flags & GLOBAL_STRONG;
-    if (n->kind == RACE_TMA_STORE || n->kind == RACE_TMA_REDUCE)
+    RaceAgentKind kind = global_kind(n);
+    if (kind == RACE_TMA_STORE || kind == RACE_TMA_REDUCE)
         return "Let the thread that issued the bulk store wait until it has written "
                "(cp.async.bulk.wait_group 0, not .read), and only then tell the others: by a "
                "barrier in its block; across blocks by __threadfence() and a flag.";
-    if (n->kind == RACE_CP_ASYNC)
+    if (kind == RACE_CP_ASYNC)
         return "Let the warp wait for its copies (cp.async.wait_group, wait_all, or an mbarrier) "
                "before it tells others, by a barrier or a flag, that the source may change.";
     if (strong && mine)
@@ -97,7 +99,7 @@ static const char *mend_of(const GlobalAccess *a, const GlobalNode *n, bool othe
                ".cta.";
     if (strong != mine)
         return "Make both accesses atomic (or volatile, relaxed), or put them in order.";
-    if (n->kind != RACE_NO_AGENT)
+    if (kind != RACE_NO_AGENT)
         return "Wait for the copy at its mbarrier first, and let that be known here by a barrier.";
     return other_block
                ? "Blocks run in any order. Let the one publish: all its threads meet "

@@ -2,8 +2,14 @@
 //
 // As for shared memory (race_shadow.c) there are two numbers for each granule of 4 bytes: the last
 // write, a node, and the accesses that have read since, a set; where bytes of a granule were
-// written apart, each byte has its own. Sets are small arrays that hold the latest reads: of the same warp
-// only the last one, and never more than GLOBAL_SET.
+// written apart, each byte has its own. Sets are small arrays that hold the latest accesses: of the
+// same warp only the last one, and never more than GLOBAL_SET.
+//
+// A plain write, which must be ordered behind all that was before, begins a new set. A strong one may
+// be at the same time as other strong ones, so it adds the write before it to the set: who then
+// accesses the bytes plainly must know of all of them. But not of those that have been *observed*: a
+// strong write is before what comes behind a strong read, or an atomic, that finds it there (causality
+// order, its second clause). So one may poll a flag and clear it by a plain store.
 //
 // Most of what a kernel reads nothing writes. So a page has granules only once it is written to, or
 // its reads are too many to keep as ranges and there is room (SHADOWED_MOST).
@@ -102,24 +108,29 @@ static bool same_node(const GlobalNode *a, const GlobalNode *b) {
            a->thread == b->thread && a->kind == b->kind && a->flags == b->flags;
 }
 
-// The number of the access's node for these bytes of a granule.
-static uint32_t number_of(GlobalAccess *a, unsigned bytes) {
-    if (a->ids[bytes]) return a->ids[bytes];
-    struct GlobalRaces *g = a->races;
-    GlobalNode n = a->node;
-    n.flags |= (uint8_t)(bytes << GLOBAL_BYTES);
+// The number of a node, an old one if it has been asked for lately.
+static uint32_t find_node(struct GlobalRaces *g, GlobalNode n) {
     uint32_t hash = (n.cluster * 0x9e3779b1u ^ n.clock * 0x85ebca6bu ^ n.insn * 0xc2b2ae35u ^
-                     (n.thread * 16u + n.flags) * 0x27d4eb2fu) >>
+                     (n.thread * 16u + n.flags + n.kind) * 0x27d4eb2fu) >>
                     20;
     uint32_t *memo = &g->node_memo[hash % GLOBAL_MEMOS];
     if (!*memo || !same_node(&g->nodes[*memo], &n)) *memo = add_node(g, n);
-    return a->ids[bytes] = *memo;
+    return *memo;
+}
+
+// The number of the access's node for these bytes of a granule.
+static inline uint32_t number_of(GlobalAccess *a, unsigned bytes) {
+    if (a->ids[bytes]) return a->ids[bytes];
+    GlobalNode n = a->node;
+    n.flags |= (uint8_t)(bytes << GLOBAL_BYTES);
+    return a->ids[bytes] = find_node(a->races, n);
 }
 
 // Is this read of the set covered by the new one, for all that will be asked?
 static bool is_covered(const GlobalNode *old, const GlobalNode *new) {
     unsigned strength = GLOBAL_STRONG | GLOBAL_NARROW;
     return old->cluster == new->cluster && old->thread == new->thread &&
+           !(old->kind & ~new->kind &GLOBAL_WROTE) && old->clock <= new->clock &&
            !((old->flags ^ new->flags) & strength) &&
            !(old->flags >> GLOBAL_BYTES & ~(new->flags >> GLOBAL_BYTES));
 }
@@ -131,12 +142,16 @@ static uint32_t add_to_set(struct GlobalRaces *g, uint32_t set, uint32_t id) {
     uint32_t next[GLOBAL_SET] = {id}, count = 1, result = set;
     const GlobalNode new = g->nodes[id];
     bool has = false;
-    for (int k = 0; set && k < GLOBAL_SET && g->sets[set][k]; k++) {
-        uint32_t old = g->sets[set][k];
-        has |= old == id;
-        if (is_covered(&g->nodes[old], &new)) continue;
-        if (count < GLOBAL_SET) next[count++] = old;
-    }
+    // Where there are too many, the strong ones among them go first.
+    for (int strong = 0; strong < 2; strong++)
+        for (int k = 0; set && k < GLOBAL_SET && g->sets[set][k]; k++) {
+            uint32_t old = g->sets[set][k];
+            has |= old == id;
+            if (old == id || (g->nodes[old].flags & GLOBAL_STRONG) != strong ||
+                is_covered(&g->nodes[old], &new))
+                continue;
+            if (count < GLOBAL_SET) next[count++] = old;
+        }
     if (!has) result = add_set(g, next);
     g->set_memo[hash].set = set;
     g->set_memo[hash].node = id;
@@ -233,38 +248,87 @@ static RaceVerdict judge(const GlobalAccess *a, const GlobalNode *n) {
         return VERDICT_ORDERED;
     bool own = n->cluster == a->node.cluster, some;
     // Lanes of the issuing warp are told apart elsewhere (race_log.c).
-    bool mine = own && n->kind == RACE_NO_AGENT && n->thread == race_thread(a->w);
+    RaceAgentKind kind = global_kind(n);
+    bool mine = own && kind == RACE_NO_AGENT && n->thread == race_thread(a->w);
     if (own && !mine && (n->thread >= a->used || n->clock > a->seen[n->thread]))
         return VERDICT_RACE;
     Knowing knows = own ? KNOWN_WELL : global_knows(a, n, false, &some);
     if (knows != KNOWN_WELL) return knows == KNOWN_NOT ? VERDICT_RACE : VERDICT_FORMAL;
-    if (!(a->node.flags & GLOBAL_ASYNC) || n->kind != RACE_NO_AGENT || n->flags & GLOBAL_FENCED)
+    if (!(a->node.flags & GLOBAL_ASYNC) || kind != RACE_NO_AGENT || n->flags & GLOBAL_FENCED)
         return VERDICT_ORDERED;
     bool fenced =
         own ? a->passed && n->clock <= a->passed[n->thread] : global_knows(a, n, true, &some) > 0;
     return fenced ? VERDICT_ORDERED : VERDICT_UNFENCED;
 }
 
-static inline void check_write(GlobalAccess *a, uint64_t at, uint32_t earlier) {
+// Does the access come behind a strong read that has found this write? `set`: what has read since.
+static bool is_observed(const GlobalAccess *a, const GlobalNode *write, uint32_t set,
+                        unsigned bytes) {
+    if (!(write->flags & GLOBAL_STRONG)) return false;
+    for (int k = 0; k < GLOBAL_SET && a->races->sets[set][k]; k++) {
+        const GlobalNode *n = &a->races->nodes[a->races->sets[set][k]];
+        if (n->flags & GLOBAL_STRONG && !(n->kind & GLOBAL_WROTE) &&
+            !(bytes & ~(n->flags >> GLOBAL_BYTES)) && judge(a, n) != VERDICT_RACE)
+            return true;
+    }
+    return false;
+}
+
+// `set`: what has read the bytes since that write.
+static inline void check_write(GlobalAccess *a, uint64_t at, uint32_t earlier, uint32_t set,
+                               unsigned bytes) {
     if (!earlier || earlier == a->fine || a->quiet) return;
     const GlobalNode *node = &a->races->nodes[earlier];
     RaceVerdict verdict = judge(a, node);
-    if (verdict)
-        global_report(a, at, node, true, verdict);
-    else
+    if (!verdict)
         a->fine = earlier;
+    else if (verdict == VERDICT_UNFENCED || !is_observed(a, node, set, bytes))
+        global_report(a, at, node, true, verdict);
 }
 
-// `bytes`: those that are written, of each granule that was read so. What the async proxy reads or
-// writes behind a generic read needs the order, and no fence.
-static void check_reads(GlobalAccess *a, uint64_t at, uint32_t set, unsigned bytes) {
+// `bytes`: those that are accessed, of each granule of which that was the set; a read only cares for
+// the writes in it. What the async proxy reads or writes behind a generic read needs the order, and
+// no fence.
+static void check_set(GlobalAccess *a, uint64_t at, uint32_t set, unsigned bytes) {
     for (int k = 0; !a->quiet && k < GLOBAL_SET && a->races->sets[set][k]; k++) {
         const GlobalNode *node = &a->races->nodes[a->races->sets[set][k]];
-        if (!(node->flags >> GLOBAL_BYTES & bytes)) continue;
+        bool wrote = node->kind & GLOBAL_WROTE;
+        if (!(node->flags >> GLOBAL_BYTES & bytes) || !(wrote || a->write)) continue;
         RaceVerdict verdict = judge(a, node);
-        if (verdict == VERDICT_RACE || verdict == VERDICT_FORMAL)
-            global_report(a, at, node, false, verdict);
+        if (verdict && (wrote || verdict != VERDICT_UNFENCED))
+            global_report(a, at, node, wrote, verdict);
     }
+}
+
+static inline void check_earlier(GlobalAccess *a, uint64_t at, uint32_t set, unsigned bytes) {
+    if (set && (a->write || a->races->wrote)) check_set(a, at, set, bytes);
+}
+
+// What of a set stays behind a strong write: no strong reads; strong writes, unless it observes them.
+static uint32_t kept_of(struct GlobalRaces *g, uint32_t set, bool observes) {
+    uint32_t kept[GLOBAL_SET] = {0}, count = 0, gone = 0;
+    for (int k = 0; k < GLOBAL_SET && g->sets[set][k]; k++) {
+        const GlobalNode *n = &g->nodes[g->sets[set][k]];
+        bool goes = n->flags & GLOBAL_STRONG && (observes || !(n->kind & GLOBAL_WROTE));
+        gone += goes;
+        if (!goes) kept[count++] = g->sets[set][k];
+    }
+    return !gone ? set : count ? add_set(g, kept) : 0;
+}
+
+// The set behind a write that comes behind this one, and this set.
+static uint32_t set_behind(GlobalAccess *a, uint32_t write, uint32_t set, unsigned bytes) {
+    struct GlobalRaces *g = a->races;
+    if (!(a->node.flags & GLOBAL_STRONG)) return 0;
+    if (set) set = kept_of(g, set, a->observes);
+    const GlobalNode *n = &g->nodes[write];
+    if (!write || (n->cluster == a->node.cluster && n->thread == a->node.thread)) return set;
+    if (a->observes && n->flags & GLOBAL_STRONG) return set;
+    GlobalNode wrote = *n;
+    wrote.kind |= GLOBAL_WROTE;
+    wrote.flags = (uint8_t)((wrote.flags & 15) | bytes << GLOBAL_BYTES);
+    g->wrote = true;
+    return add_to_set(g, set, find_node(g, wrote));
 }
 
 // ---- single bytes
@@ -292,7 +356,8 @@ static void enter_bytes(GlobalAccess *a, uint64_t *at, uint64_t address, unsigne
     if (!(write & RACE_SPLIT)) {
         if (a->write && write == id && !reads) return;
         if (!a->write) {
-            check_write(a, address + from, write);
+            check_write(a, address + from, write, reads, bytes);
+            check_earlier(a, address + from, reads, bytes);
             *at = granule(write, add_read(a, reads, bytes));
             return;
         }
@@ -306,14 +371,14 @@ static void enter_bytes(GlobalAccess *a, uint64_t *at, uint64_t address, unsigne
     uint32_t k = write_in(*at) & ~RACE_SPLIT;
     RaceBytes *b = &g->bytes[k];
     for (unsigned n = from; n < to; n++) {
-        check_write(a, address + n, b->write[n]);
+        check_write(a, address + n, b->write[n], b->reads[n], 1u << n);
+        check_earlier(a, address + n, b->reads[n], 1u << n);
         if (!a->write) {
             b->reads[n] = add_read(a, b->reads[n], bytes);
             continue;
         }
-        check_reads(a, address + n, b->reads[n], 1u << n);
+        b->reads[n] = set_behind(a, b->write[n], b->reads[n], 1u << n);
         b->write[n] = id;
-        b->reads[n] = 0;
     }
     uint32_t differ = 0;
     for (int n = 1; n < 4; n++) differ |= (b->write[n] ^ b->write[0]) | (b->reads[n] ^ b->reads[0]);
@@ -349,9 +414,10 @@ static void enter_granules(GlobalAccess *a, uint64_t *at, const uint64_t *stop, 
             continue;
         }
         uint64_t *to = run_end(at, stop);
-        check_write(a, address, write);
-        if (a->write && reads) check_reads(a, address, reads, ALL_BYTES);
-        uint64_t next = a->write ? granule(id, 0) : granule(write, add_read(a, reads, ALL_BYTES));
+        check_write(a, address, write, reads, ALL_BYTES);
+        check_earlier(a, address, reads, ALL_BYTES);
+        uint64_t next = a->write ? granule(id, set_behind(a, write, reads, ALL_BYTES))
+                                 : granule(write, add_read(a, reads, ALL_BYTES));
         address += 4 * (uint64_t)(to - at);
         if (next == last)
             at = to;

@@ -281,6 +281,7 @@ static Access access_of(const Insn *i) {
                     .strong = true,
                     .narrow = op->narrow,
                     .updates = true,
+                    .blind = !op->returns || op->write_only,
                     .order = op->order};
 }
 

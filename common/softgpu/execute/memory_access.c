@@ -206,7 +206,7 @@ bool place_global(Warp *w, const Insn *i, const uint64_t address[WARP_SIZE], uin
     if (race_on(w) && !idle)
         race_global(w, i, address, &reach.ranges, access.bytes, mask,
                     (GlobalKind){race_kind(access), access.order, access.narrow, access.updates,
-                                 access.copies, access.element});
+                                 access.copies, access.blind, access.element});
     if (settings->timing && !access.no_traffic) {
         static const TrafficKind traffic[] = {TRAFFIC_READ, TRAFFIC_WRITE, TRAFFIC_ATOMIC};
         traffic_ranges(w, &reach.ranges, traffic[access.kind], access.bypass_l1);

@@ -39,6 +39,7 @@ typedef struct {
     bool narrow;     // strong, and of a scope that no other block is in: .cta, .cluster
     bool updates;    // an atomic, even if only its write counts
     bool copies;     // a cp.async's read, which lasts until it is waited for
+    bool blind;      // an atomic whose result nobody gets: red
     uint8_t element; // strong: bytes of a vector's elements, which are accesses of their own
     uint8_t order;   // RaceOrder
 } Access;
