@@ -368,12 +368,14 @@ lessons: softgpu $(BUILD)/dump_layouts $(BUILD)/fp8_error $(foreach n,$(if $(CHA
 SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer convert half warp \
     memory memory_checks atomic findings global settings timing traffic block machine sample run \
     spin branch fatbin api graph driver matrix matrix_arithmetic matrix_move cp_async mbarrier \
-    definedness race race_lanes race_global writes race_wgmma cluster descriptor wgmma wgmma_rules toy_hopper tensor_map bulk \
-    bulk_rules target threads trace tcgen05_move tcgen05_mma tcgen05_order launch_control
+    definedness race race_lanes race_global writes race_wgmma cluster descriptor wgmma wgmma_rules \
+    toy_hopper tensor_map bulk bulk_rules target threads trace \
+    tcgen05_move tcgen05_mma tcgen05_order tcgen05_copy tcgen05_sparse tcgen05_fields launch_control
 HARNESS_SUITES := reference npy options check model_fp8 scatter sample run predict explain varlen lengths cache cache_files
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs exercises markdown
-CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent blackwell blackwell_backward varlen decode torch
+CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent \
+    blackwell blackwell_backward varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)

@@ -41,6 +41,29 @@ static const struct {
     {"tcgen05.mma.ws.cta_group::1.kind::tf32.collector::b3::use [%r0], [%r2], %d1, %r1, %p0, %d2;",
      "----xx-"},
     {"tcgen05.cp.cta_group::2.64x128b.warpx2::02_13 [%r0], %d0;", "----xx-"},
+    {"tcgen05.cp.cta_group::1.32x128b.warpx4.b8x16.b4x16_p64 [%r0], %d0;", "----xx-"},
+    {"tcgen05.shift.cta_group::1.down [%r0];", "----x--"},
+    {"tcgen05.mma.cta_group::1.kind::f16.ashift [%r0], [%r2], %d1, %r1, %p0;", "----xx-"},
+    {"tcgen05.mma.cta_group::1.kind::f16.ashift.collector::a::lastuse [%r0], [%r2], %d1, %r1, %p0;",
+     "----xx-"},
+    {"tcgen05.mma.sp.cta_group::1.kind::f16 [%r0], %d0, %d1, [%r2], %r1, {%r3, %r4, %r5, %r6}, "
+     "%p0, 3;",
+     "----xx-"},
+    {"tcgen05.mma.sp.cta_group::2.kind::tf32.ashift [%r0], [%r3], %d1, [%r2], %r1, %p0;",
+     "----xx-"},
+    {"tcgen05.mma.sp.cta_group::1.kind::i8 [%r0], %d0, %d1, [%r2], %r1, %p0;", "----x--"},
+    {"tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale [%r0], %d0, %d1, [%r2], %r1, [%r3], "
+     "[%r4], %p0;",
+     "----xx-"},
+    {"tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale [%r0], %d0, %d1, [%r2], %r1, [%r3], "
+     "[%r4], %p0;",
+     "----x--"},
+    {"tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r0], %d0, %d1, [%r2], %r1, "
+     "[%r3], [%r4], %p0;",
+     "----x--"},
+    {"tcgen05.mma.ws.sp.cta_group::1.kind::tf32.collector::b1::fill [%r0], [%r3], %d1, [%r2], %r1, "
+     "%p0, %d2;",
+     "----xx-"},
     {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, "
      "%r3}, {%r4, %r5}, {%f0, %f1, %f2, %f3};",
      "xxxxxxx"},
@@ -156,13 +179,6 @@ static const struct {
     {"st.async.release.gpu.global.b32 [%d0], %r1;", "---xxxx", "asynchronous stores to global"},
     {"red.async.release.gpu.global.add.u32 [%d0], %r1;", "---xxxx",
      "asynchronous reductions in global"},
-    {"tcgen05.shift.cta_group::1.down [%r0];", "----x--", "which rows a shift"},
-    {"tcgen05.mma.sp.cta_group::1.kind::f16 [%r0], %d0, %d1, [%r2], %r1, %p0;", "----xx-",
-     "sparse products are not built"},
-    {"tcgen05.mma.cta_group::1.kind::f16.ashift [%r0], [%r2], %d1, %r1, %p0;", "----xx-",
-     "that shift the rows of A"},
-    {"tcgen05.cp.cta_group::1.128x128b.b8x16.b4x16_p64 [%r0], %d0;", "----xx-",
-     "copies to tensor memory that unpack"},
 };
 enum { REFUSED = sizeof refused / sizeof *refused };
 

@@ -136,6 +136,106 @@ START_TEST(stores) {
 }
 END_TEST
 
+// A load of one shape is none of another that brings as many registers, nor one that packs, begins a
+// column or 16 lanes further, or has its second half elsewhere.
+typedef struct {
+    int shape, lane, column, second;
+    bool packed;
+} Load;
+
+static uint32_t loaded(const Load *l, int t, int j) {
+    int row, column;
+    place(l->shape, j, t % 32, 0, &row, &column);
+    row += t / 32 * 32 + l->lane;
+    int first = l->column + (l->shape == 4 && t % 32 >= 16 ? l->second : 0);
+    if (!l->packed) return pattern(row, column + first);
+    return (pattern(row, 2 * column + first) & 0xffff) | pattern(row, 2 * column + first + 1) << 16;
+}
+
+static bool is_load(const Load *l, int n) {
+    for (int t = 0; t < THREADS; t++)
+        for (int j = 0; j < n; j++)
+            if (out[0][t][j] != loaded(l, t, j)) return false;
+    return true;
+}
+
+START_TEST(loads_differ) {
+    enum { N = 4 };
+    char body[4000];
+    const Load right = {_i, 0, 3, SECOND, false};
+    set_up();
+    snprintf(body, sizeof body, "%stcgen05.ld.sync.aligned.%s.x%d.b32 %s, [%%own + 3]%s;\n" WAIT_LD,
+             PREFILL, shapes[_i].shape, N / shapes[_i].registers, registers(0, N),
+             _i == 4 ? ", 40" : "");
+    memset(in, 0, sizeof in);
+    ck_assert_int_eq(run_tensor(N, body), 0);
+    expect_nothing(shapes[_i].shape);
+    ck_assert(is_load(&right, N));
+    for (int shape = 0; shape < SHAPES; shape++)
+        for (int change = 0; change < 6; change++) {
+            Load wrong = right;
+            wrong.shape = shape;
+            if (change == 1) wrong.column++;
+            if (change == 2) wrong.column--;
+            if (change == 3) wrong.lane += 16;
+            if (change == 4) wrong.packed = true;
+            if (change == 5) wrong.second++;
+            bool same = shape == _i && (change == 0 || (change == 5 && shape != 4));
+            ck_assert_msg(is_load(&wrong, N) == same, "%s is a load of %s, change %d",
+                          shapes[_i].shape, shapes[shape].shape, change);
+        }
+}
+END_TEST
+
+// What a copy of another shape, or from elsewhere, would have brought is not what one brings: the
+// lanes and columns that it writes, or what stands there, tell them apart.
+START_TEST(copies_differ) {
+    static uint32_t first_cells[TMEM_COLUMNS][TMEM_LANES], first_written[TMEM_COLUMNS][4];
+    static const char *const copies[] = {"128x256b",
+                                         "128x128b",
+                                         "4x256b",
+                                         "64x128b.warpx2::02_13",
+                                         "64x128b.warpx2::01_23",
+                                         "32x128b.warpx4",
+                                         "32x128b.warpx4.b8x16.b4x16_p64",
+                                         "32x128b.warpx4.b8x16.b6x16_p32"};
+    enum { COPIES = sizeof copies / sizeof *copies };
+    const uint64_t right = describe(SMEM, 0, false);
+    for (int k = 0; k < IMAGE; k++) image[0][k] = (uint8_t)(k * 37 + k / 256 * 11);
+    for (int other = 0; other < COPIES + 9; other++) {
+        char body[1000];
+        uint64_t wrong = right;
+        if (other >= COPIES) {
+            static const int bits[] = {0, 16, 32, 46, 49, 52, 53, 61, 62};
+            wrong += 1ull << bits[other - COPIES]; // start, LBO, SBO, and what isn't a number
+        }
+        set_up();
+        operand[0] = other == 0 ? right : wrong;
+        snprintf(body, sizeof body, "@%%one tcgen05.cp.cta_group::1.%s [%%tm], %%a;\n%s",
+                 copies[other == 0 || other >= COPIES ? _i
+                        : other == _i                 ? 0
+                                                      : other],
+                 COMMIT("0") AWAIT("W", "0", "0"));
+        run_tensor(1, body);
+        if (other == 0) {
+            expect_nothing(copies[_i]);
+            memcpy(first_cells, cells[0], sizeof first_cells);
+            memcpy(first_written, written[0], sizeof first_written);
+            continue;
+        }
+        // One piece of 16 bytes in a row, and no more than 8 rows: then LBO, SBO don't count.
+        bool one_piece = _i != 0 && _i != 2, eight_rows = _i == 2;
+        bool may = (other == COPIES + 1 && one_piece) || (other == COPIES + 2 && eight_rows);
+        bool same = !memcmp(first_written, written[0], sizeof first_written);
+        for (int c = 0; c < 8 && same; c++)
+            for (int l = 0; l < TMEM_LANES; l++)
+                if (first_written[c][l / 32] >> l % 32 & 1)
+                    same &= first_cells[c][l] == cells[0][c][l];
+        ck_assert_msg(may == (same && !findings_get(0)), "%s, change %d", copies[_i], other);
+    }
+}
+END_TEST
+
 // ---- what may not be done
 
 #define ALLOC(n, at)                                                                               \
@@ -300,6 +400,8 @@ Suite *suite_tcgen05_move(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, loads, 0, SHAPES);
     tcase_add_loop_test(tests, stores, 0, SHAPES);
+    tcase_add_loop_test(tests, loads_differ, 0, SHAPES);
+    tcase_add_loop_test(tests, copies_differ, 0, 8);
     tcase_add_loop_test(tests, one_case, 0, CASES);
     tcase_add_test(tests, blocks_share);
     tcase_add_loop_test(tests, copied, 0, sizeof copies / sizeof *copies);

@@ -38,6 +38,13 @@ enum { N64 = 0x08100010, N32 = 0x08080010 };
     "add.u32 %r12, %tm, 300; @%one tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%tm], %a," \
     " %b, %r13, [%r12], [%r12], %off;\n"
 
+#define SHIFT(at) "add.u32 %r12, %tm, " at "; @%one tcgen05.shift.cta_group::1.down [%r12];\n"
+#define CP_4(to)  "add.u32 %r12, %tm, " to "; @%one tcgen05.cp.cta_group::1.4x256b [%r12], %a;\n"
+#define LD_A      "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%x0}, [%own + 256];\n"
+#define ASHIFT(i, on)                                                                              \
+    "@%one tcgen05.mma.cta_group::1.kind::f16.ashift [%tm], [%r10], %b, " i ", " on ";\n"
+#define READY P ST WAIT_ST SYNC // A at column 256
+
 // By the other thread, with its commit; the first one commits what it has copied.
 #define MX_BY_OTHER                                                                                \
     "add.u32 %r12, %tm, 300; @%p5 tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%tm], %a, " \
@@ -153,6 +160,50 @@ static const struct {
     {CP("300") "tcgen05.ld.sync.aligned.32x32b.x4.b32 {%r0, %r1, %r2, %r3}, [%own + 300];\n" WAIT_LD
          COMMIT("0") AWAIT("W", "0", "0"),
      FINDING_RACE, "a tcgen05.cp writes"},
+    {CP("0") MMA("%off") DONE, 0, NULL}, // D where a copy wrote
+    {CP("0") OTHER ONE_MMA("%p5", "%tm", "%a", "%i", "%off") DONE, FINDING_RACE,
+     "a tcgen05.cp writes"},
+    // shifts: in the pipe with products, both ways, and before a copy of 4x256b
+    {READY SHIFT("256") MMA_TS DONE, 0, NULL},
+    {READY MMA_TS SHIFT("256") MMA_TS DONE LD WAIT_LD, 0, NULL},
+    {READY MMA_TS SHIFT("256") MMA_TS SHIFT("256") MMA_TS DONE, 0, NULL},
+    {READY SHIFT("256") SHIFT("256") DONE, FINDING_RACE, "a tcgen05.shift writes"},
+    {READY SHIFT("256") CP_4("256") MMA_TS DONE, 0, NULL},
+    {READY SHIFT("256") CP("256") MMA_TS DONE, FINDING_RACE, "a tcgen05.shift writes"},
+    {READY CP("256") SHIFT("256") DONE, FINDING_RACE, "a tcgen05.cp writes"},
+    {READY CP("256") MMA_TS SHIFT("256") DONE, 0, NULL},
+    {READY MMA_TS OTHER "add.u32 %r12, %tm, 256; @%p5 tcgen05.shift.cta_group::1.down [%r12];\n"
+                        "@%p5 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster."
+                        "b64 [bar + 8];\n" DONE AWAIT("V", "8", "0"),
+     FINDING_RACE, "tensor memory at column 256"}, // whichever comes first
+    {MMA("%off") SHIFT("0") DONE LD WAIT_LD, 0, NULL},
+    {MMA("%off") SHIFT("0") MMA("%on") DONE LD WAIT_LD, 0, NULL},
+    {P ST SYNC SHIFT("256") WAIT_ST DONE, FINDING_RACE, "a tcgen05.st writes: nothing"},
+    {READY SHIFT("256") LD_A WAIT_LD DONE, FINDING_RACE, "a tcgen05.shift writes: nothing"},
+    {READY SHIFT("256") DONE LD_A WAIT_LD, 0, NULL},
+    {READY LD_A WAIT_LD BAR SHIFT("0x200100") DONE, FINDING_RACE, "tcgen05 fences"},
+    {READY LD_A WAIT_LD SYNC SHIFT("0x200100") DONE, 0, NULL},
+    {READY SHIFT("256"), FINDING_RACE, "frees tensor memory"},
+    {READY SHIFT("508"), FINDING_OUT_OF_BOUNDS, "shifts columns 508 to 515"},
+    {READY SHIFT("0x100100"), FINDING_TENSOR, "from lane 16 on, which is no multiple of 32"},
+    {"add.u32 %r12, %tm, 256; @%one tcgen05.shift.cta_group::2.down [%r12];", FINDING_TENSOR,
+     "has .cta_group::2"},
+    // what .ashift moves is a part of its product
+    {READY ASHIFT("%i", "%off") MMA_TS DONE LD WAIT_LD, 0, NULL},
+    {READY ASHIFT("%i", "%off") ASHIFT("%i", "%on") MMA_TS DONE, 0, NULL},
+    {READY ASHIFT("%i", "%off") COMMIT("8") "@%p6 bra GO; bra OVER; GO:" AWAIT(
+         "W", "8", "0") "OVER:" ONE_MMA("%one", "%tm", "[%r10]", "%j", "%off") DONE,
+     0, NULL},
+    {READY "add.u32 %r11, %tm, 64;" ASHIFT("%i", "%off")
+         ONE_MMA("%one", "%r11", "[%r10]", "%i", "%off") DONE,
+     FINDING_RACE, "reads tensor memory at column 256"},
+    {READY "add.u32 %r11, %tm, 64;" ONE_MMA("%one", "%r11", "[%r10]", "%i", "%off")
+         ASHIFT("%i", "%off") DONE,
+     0, NULL}, // as with other cells that an earlier product reads
+    {READY ASHIFT("%i", "%off") LD_A WAIT_LD DONE, FINDING_RACE, "a tcgen05.mma writes: nothing"},
+    {READY ASHIFT("%i", "%off") SHIFT("256") MMA_TS DONE, 0, NULL},
+    {READY "mov.u32 %i, 0x04100010;" ASHIFT("%i", "%off") DONE, FINDING_TENSOR,
+     "with .ashift it is 128"},
     // shared memory
     {MMA("%off") DONE BAR WRITE_A, 0, NULL},
     {MMA("%off") COMMIT("0") WRITE_A AWAIT("W", "0", "0"), FINDING_RACE,

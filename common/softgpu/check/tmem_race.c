@@ -85,16 +85,44 @@ typedef struct {
     bool writes, frees;
 } Pass;
 
+static bool is_copy(uint8_t access) {
+    return access == TMEM_COPY || access == TMEM_COPY_SPREAD;
+}
+static bool is_product(uint8_t access) {
+    return access == TMEM_ACCUMULATE || access == TMEM_OPERAND || access == TMEM_SHIFT_A;
+}
+
 // Accesses of one queue that its pipe keeps in order.
 static bool is_piped(const Pass *p, const Stamp *earlier) {
-    if (p->stamp.access == TMEM_OPERAND && earlier->access == TMEM_COPY &&
+    uint8_t now = p->stamp.access, then = earlier->access;
+    if (is_product(now) && is_copy(then) &&
         p->known[earlier->chain >> 32] >= (uint32_t)earlier->chain)
         return true;
     if (p->stamp.thread != earlier->thread) return false;
-    TmemAccess now = (TmemAccess)p->stamp.access, then = (TmemAccess)earlier->access;
-    if (now == TMEM_ACCUMULATE && then == TMEM_ACCUMULATE) return p->stamp.chain == earlier->chain;
-    if (now == TMEM_ACCUMULATE) return then == TMEM_OPERAND;
-    return now == TMEM_OPERAND && then == TMEM_COPY;
+    bool chained = p->stamp.chain == earlier->chain;
+    switch ((TmemAccess)now) {
+    case TMEM_ACCUMULATE:
+        return then == TMEM_OPERAND || is_copy(then) || then == TMEM_SHIFT ||
+               (is_product(then) && chained);
+    case TMEM_OPERAND:
+        return is_copy(then) || then == TMEM_SHIFT || (then == TMEM_SHIFT_A && chained);
+    case TMEM_SHIFT_A:
+        return then == TMEM_SHIFT || then == TMEM_OPERAND || (then == TMEM_SHIFT_A && chained);
+    case TMEM_SHIFT: return is_product(then);
+    case TMEM_COPY_SPREAD: return then == TMEM_SHIFT;
+    default: return false;
+    }
+}
+
+// Has a product of this thread, which the shift comes behind, read the cells since they were last
+// written? That it may has been asked: then so may the shift.
+static bool is_behind_reader(const Pass *p, const Granule *g) {
+    if (p->stamp.access != TMEM_SHIFT && p->stamp.access != TMEM_SHIFT_A) return false;
+    for (int k = 0; k < READS; k++) {
+        const Stamp *r = &g->reads[k];
+        if (r->clock && r->access == TMEM_OPERAND && is_piped(p, r)) return true;
+    }
+    return false;
 }
 
 static const char *name_of(uint8_t access) {
@@ -102,8 +130,11 @@ static const char *name_of(uint8_t access) {
     case TMEM_LOAD: return "a tcgen05.ld";
     case TMEM_STORE: return "a tcgen05.st";
     case TMEM_ACCUMULATE:
-    case TMEM_OPERAND: return "a tcgen05.mma";
-    case TMEM_COPY: return "a tcgen05.cp";
+    case TMEM_OPERAND:
+    case TMEM_SHIFT_A: return "a tcgen05.mma";
+    case TMEM_SHIFT: return "a tcgen05.shift";
+    case TMEM_COPY:
+    case TMEM_COPY_SPREAD: return "a tcgen05.cp";
     }
     return "";
 }
@@ -124,7 +155,8 @@ static const char *mend_of(const Pass *p, const Stamp *e, bool unfenced) {
     }
     return p->stamp.thread == e->thread
                ? "Commit the earlier one to an mbarrier and wait for it: only products of one "
-                 "shape on the same D, and a product behind a copy, follow each other without."
+                 "shape on the same D, a product behind a copy or a shift, and a shift behind a "
+                 "product follow each other without."
                : "Let its thread commit it (tcgen05.commit) to an mbarrier; wait there, then "
                  "tcgen05.fence::after_thread_sync.";
 }
@@ -177,7 +209,7 @@ static void enter(Pass *p, uint32_t column, uint32_t columns, uint32_t groups) {
             p->column = c;
             p->group = (uint32_t)__builtin_ctz(rest);
             Granule *g = &p->shadow->granule[c][p->group];
-            ask(p, &g->write, true);
+            if (!is_behind_reader(p, g)) ask(p, &g->write, true);
             if (!p->writes) {
                 add_read(p, g);
                 continue;
@@ -198,7 +230,7 @@ static Pass pass_of(Warp *w, const Insn *i, int lane, Cta *cta, const RaceAgent 
         .known = vector_of(w, lane, KNOWN),
         .seen = vector_of(w, lane, SEEN),
         .stamp = {.thread = a->thread, .access = (uint8_t)access, .clock = a->clock, .insn = i},
-        .writes = access == TMEM_STORE || access == TMEM_ACCUMULATE || access == TMEM_COPY};
+        .writes = access != TMEM_LOAD && access != TMEM_OPERAND};
 }
 
 // ---- the queue of a thread
@@ -210,7 +242,7 @@ void tmem_race_issue(TensorIssuer *s, const Insn *i, Cta *cta, uint32_t column, 
     agent_prepare(&s->issues, s->warp, s->lane, i);
     Pass p = pass_of(s->warp, i, s->lane, cta, &s->agent, access);
     p.stamp.chain =
-        access == TMEM_COPY ? (uint64_t)s->issues.thread << 32 | s->issues.clock : chain;
+        is_copy((uint8_t)access) ? (uint64_t)s->issues.thread << 32 | s->issues.clock : chain;
     s->used = true;
     if (!s->first) s->first = i;
     // The next product of a chain, with nothing but its operands in between: all is entered

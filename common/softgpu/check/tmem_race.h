@@ -1,14 +1,15 @@
 // The race check of tensor memory: a part of race.h, with its vector clocks, and an order of its
 // own (PTX ISA 9.7.16.6, tcgen05 memory consistency).
 //
-// Who accesses tensor memory: the queue of a thread that issues mma and cp (an agent, whose clock
+// Who accesses tensor memory: the queue of a thread that issues mma, cp and shift (an agent, whose clock
 // goes up with each commit), and the loads and the stores of a warp (an agent each, whose clocks go
 // up with their waits). What puts two accesses in order:
 //
-//   mma, cp → …    tcgen05.commit, a wait at its mbarrier, tcgen05.fence::after_thread_sync
+//   mma, cp, shift → …    tcgen05.commit, a wait at its mbarrier, tcgen05.fence::after_thread_sync
 //   ld, st → …     tcgen05.wait::ld, ::st; for another thread then fence::before_thread_sync, a
 //                  barrier or mbarrier, fence::after_thread_sync
-//   one thread     mma → mma on the same D with the same shape; cp → mma
+//   one thread     mma → mma on the same D with the same shape; cp → mma; mma → shift; shift → mma
+//                  and shift → cp.4x256b; what .ashift moves is a part of its mma
 //   two threads    cp → mma: both fences and a barrier will do, with no wait for the copy's end
 //
 // Two more vectors of knowledge (race_parts.h) say it: SENT, what a fence::before or a commit has
@@ -18,8 +19,8 @@
 // and fences go by what their lane has waited for and fenced; loads and stores, which a warp
 // executes as one, by what all its lanes have. Lanes that meet (bar.warp.sync) share that.
 //
-// Kinder than the letter: an mma may write cells from which an earlier mma of its thread takes A or
-// scales. They run in one pipe, in order, and FlashAttention-4 counts on it.
+// Kinder than the letter: an mma may write cells (its .ashift may) from which an earlier mma of its
+// thread takes A or scales. They run in one pipe, in order, and FlashAttention-4 counts on it.
 //
 // Kept for each column and 16 lanes: the last write and up to three reads since.
 #ifndef SOFTGPU_TMEM_RACE_H
@@ -29,12 +30,22 @@
 #include "softgpu/machine/tcgen05.h"
 #include "softgpu/machine/tmem.h"
 
-typedef enum { TMEM_LOAD, TMEM_STORE, TMEM_ACCUMULATE, TMEM_OPERAND, TMEM_COPY } TmemAccess;
+typedef enum {
+    TMEM_LOAD,
+    TMEM_STORE,
+    TMEM_ACCUMULATE,
+    TMEM_OPERAND,
+    TMEM_SHIFT_A, // an mma's .ashift, of its A
+    TMEM_SHIFT,
+    TMEM_COPY,
+    TMEM_COPY_SPREAD, // .4x256b, which may follow a shift
+} TmemAccess;
 
 enum { TMEM_GROUPS = TMEM_LANES / 16 }; // of lanes
 
-// A thread's mma or cp accesses columns [column, column + columns) of a CTA, in the groups of 16
-// lanes of `groups`, a bit each. `chain`: two products with the same one have the same D and shape.
+// A thread's mma, cp or shift accesses columns [column, column + columns) of a CTA, in the groups of 16
+// lanes of `groups`, a bit each. `chain`: two products with the same one have the same D and shape;
+// 0 for what is no product.
 void tmem_race_issue(TensorIssuer *issuer, const Insn *i, Cta *cta, uint32_t column,
                      uint32_t columns, uint32_t groups, TmemAccess access, uint64_t chain);
 // It reads shared memory: chunks of 16 bytes at these addresses, of the own CTA or the peer

@@ -22,7 +22,7 @@
 
 #include "softgpu/machine/swizzle.h"
 
-enum { CHUNK = 16, CHUNKS_MAX = 512 }; // bytes; chunks of an operand: 256 rows of 32 bytes
+enum { CHUNK = 16, CHUNKS_MAX = 1024 }; // bytes; chunks of an operand: 256 rows of 64 bytes
 
 typedef struct {
     uint32_t start;           // byte address in shared memory, without rank bits

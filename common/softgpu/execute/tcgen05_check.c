@@ -1,7 +1,11 @@
-// Operands of tcgen05 instructions: what all lanes must agree on, which tensor memory a CTA may
-// touch, which descriptors are none.
+// Operands of tcgen05 instructions: what all lanes must agree on, which CTAs are meant, which tensor
+// memory a CTA may touch, which descriptors are none.
+#include <string.h>
+
+#include "softgpu/check/check.h"
 #include "softgpu/check/findings.h"
 #include "softgpu/execute/tcgen05.h"
+#include "softgpu/machine/cluster.h"
 
 bool tcgen05_uniform(Warp *w, const Insn *i, uint32_t all, const uint32_t *lanes, const char *what,
                      uint32_t *value) {
@@ -80,4 +84,69 @@ bool tcgen05_descriptor(Warp *w, const Insn *i, int lane, const Cta *cta, const 
             what, chunks.low, chunks.high - 1, SHARED_RESERVED, cta->shared_size - 1,
             o->mn_major ? "MN" : "K", d->start, d->leading, d->stride);
     return false;
+}
+
+void tcgen05_shared_written(const TensorOp *op, const Cta *cta, const SharedOperand *o,
+                            const Chunks *chunks, size_t used, const char *what) {
+    const uint8_t *written = cta->shared_written;
+    Warp *w = op->warp;
+    if (!written || !(w->sm->gpu->settings->checks & CHECK_INIT)) return;
+    uint8_t own = swizzle_mark(o->descriptor.swizzle);
+    for (int k = 0; k < chunks->count; k++) {
+        const uint8_t *marks = written + chunks->at[k];
+        const uint8_t *zero = memchr(marks, 0, used);
+        if (zero) {
+            if (finding_again(w, op->insn, FINDING_UNINITIALISED)) return;
+            finding(w, op->insn, op->lane, FINDING_UNINITIALISED,
+                    "Write the whole tile first, zeros where it has no numbers; if it is written, "
+                    "look at the descriptor: bytes / 16, LBO and SBO in their places, the swizzle "
+                    "as the writer's.",
+                    "reads %s from shared memory at 0x%x%s, which nothing has written; the "
+                    "descriptor says start 0x%x, LBO %u bytes, SBO %u bytes",
+                    what, (uint32_t)(zero - written),
+                    cta == w->cta ? "" : " of the pair's other block", o->descriptor.start,
+                    o->descriptor.leading, o->descriptor.stride);
+            return;
+        }
+        if (*marks > MARK_WRITTEN && *marks != own) {
+            if (finding_again(w, op->insn, FINDING_LINT)) return;
+            finding(w, op->insn, op->lane, FINDING_LINT,
+                    "Give the tensor map and the descriptor (bits 61-63) the same swizzle.",
+                    "reads %s from shared memory at 0x%x, where the tensor copy that wrote it had "
+                    "another swizzle: the 16-byte pieces of the tile lie in other places",
+                    what, chunks->at[k]);
+            return;
+        }
+    }
+}
+
+bool tcgen05_ctas(Warp *w, const Insn *i, int group, Cta *ctas[2]) {
+    if (!tcgen05_use_group(w, i, group)) return false;
+    ctas[0] = ctas[1] = w->cta;
+    if (group == 1) return true;
+    ctas[1] = tcgen05_peer(w, i);
+    if (!ctas[1]) return false;
+    if (!ctas[1]->ended) return true;
+    finding(w, i, -1, FINDING_USE_AFTER_FREE,
+            "Let the blocks of the cluster end together (barrier.cluster).",
+            "works on both blocks of the pair, of which the other one has ended");
+    return false;
+}
+
+void tcgen05_op_ctas(const TensorOp *op, int group, Cta *ctas[2]) {
+    Cta *own = op->warp->cta;
+    for (uint32_t k = 0; k < 2; k++)
+        ctas[k] = group == 1 ? own : own->cluster->ctas[(own->cluster_rank & ~1u) + k];
+}
+
+const char *tcgen05_address(Lowering *l, const PtxOperand *o, TensorAddress *a) {
+    Insn one = {.a = ROW_NONE};
+    const char *why = address_operand(l, o, &one);
+    if (!why && one.flags & INSN_WIDE_BASE) why = "addresses of tensor memory have 32 bits";
+    *a = (TensorAddress){one.a, (uint32_t)one.imm};
+    return why;
+}
+
+uint32_t tcgen05_address_at(const Warp *w, const TensorAddress *a, int lane) {
+    return ((const Lane32 *)row(w, a->row))[lane] + a->offset;
 }

@@ -1,18 +1,12 @@
-// tcgen05.mma and tcgen05.cp: forms, lowering, and what is checked at an issue (PTX ISA 9.7.16.10).
-// One thread issues; each that does issues an operation of its own. What they do:
-// tcgen05_multiply.c.
+// tcgen05.mma: forms, lowering, and what is checked at an issue (PTX ISA 9.7.16.10). One thread
+// issues; each that does issues an operation of its own. What they do: tcgen05_multiply.c.
 #include "softgpu/check/findings.h"
 #include "softgpu/check/tmem_race.h"
 #include "softgpu/execute/tcgen05.h"
-#include "softgpu/machine/cluster.h"
 #include "softgpu/timing/latencies.h"
 
 static const MmaForm *mma_form(const Insn *i) {
     return i->extra;
-}
-
-static uint32_t address_at(const Warp *w, const TensorAddress *a, int lane) {
-    return ((const Lane32 *)row(w, a->row))[lane] + a->offset;
 }
 
 // ---- checks at the issue
@@ -39,6 +33,14 @@ static uint32_t lane_groups(const Accumulator *d, const MmaShape *s) {
 
 static bool check_start(const Issue *s, uint32_t address, const Accumulator *d, const char *what) {
     uint32_t lane = tmem_lane(address);
+    if (d->row_lanes == 32 && lane != (uint32_t)d->first && (lane == 0 || lane == 16)) {
+        finding(s->w, s->i, s->lane, FINDING_TENSOR,
+                "Let all begin at lane 0, or all at lane 16 (bits 16-31 of the address).",
+                "%s begins at lane %u of tensor memory and D at lane %d: with M = %d they take the "
+                "same half of the lanes",
+                what, lane, d->first, s->shape.m);
+        return false;
+    }
     if (lane == 0 || (lane == 16 && d->row_lanes == 32)) return true;
     finding(s->w, s->i, s->lane, FINDING_TENSOR,
             "Pass the address of the first lane: bits 16-31 are 0 (or 16 for M = 64).",
@@ -48,28 +50,78 @@ static bool check_start(const Issue *s, uint32_t address, const Accumulator *d, 
     return false;
 }
 
+// The metadata's address names a pair of columns, and so is even.
+static bool check_metadata(const Issue *s, const Accumulator *d) {
+    uint32_t address = s->op.mma.metadata;
+    if (!check_start(s, address, d, "the metadata")) return false;
+    if (tmem_column(address) % 2 == 0) return true;
+    finding(s->w, s->i, s->lane, FINDING_TENSOR,
+            "Pass an even column; f16 and tf32 choose the odd one by bits 0-1 of the instruction "
+            "descriptor.",
+            "takes its metadata from column %u: the address names a pair of columns, which begins "
+            "at an even one",
+            tmem_column(address));
+    return false;
+}
+
+// A range of columns that a product reads.
+typedef struct {
+    uint32_t column, count;
+    const char *what;
+} Range;
+
+// Those beside D, of which A and the metadata lie in lanes as D does; how many there are of each.
+static int ranges_of(const Issue *s, const Accumulator *d, Range ranges[4], int *as_d) {
+    const MmaForm *f = s->form;
+    const TensorMma *o = &s->op.mma;
+    int n = 0;
+    if (f->a_tensor) ranges[n++] = (Range){tmem_column((uint32_t)o->a), 8, "takes A from"};
+    if (f->sparse)
+        ranges[n++] = (Range){metadata_first(&s->shape, tmem_column(o->metadata)),
+                              (uint32_t)metadata_columns(f), "takes metadata from"};
+    *as_d = n;
+    if (!f->block) return n;
+    uint32_t rows = (uint32_t)(d->rows + 31) / 32, columns = (uint32_t)(s->shape.n + 31) / 32;
+    ranges[n++] = (Range){tmem_column(o->scale_a), rows, "takes scales from"};
+    ranges[n++] = (Range){tmem_column(o->scale_b), columns, "takes scales from"};
+    return n;
+}
+
 // Tensor memory that is read or written, in each CTA of the group.
 static bool check_tensor(Issue *s) {
     const MmaForm *f = s->form;
-    const MmaShape *m = &s->shape;
     const TensorMma *o = &s->op.mma;
-    Accumulator d = mma_accumulator(f, m, o->d);
+    Accumulator d = mma_accumulator(f, &s->shape, o->d);
+    Range ranges[4];
+    int as_d, count = ranges_of(s, &d, ranges, &as_d);
     if (!check_start(s, o->d, &d, "D")) return false;
     if (f->a_tensor && !check_start(s, (uint32_t)o->a, &d, "A")) return false;
-    uint32_t a_scales = (uint32_t)(d.rows + 31) / 32, b_scales = (uint32_t)(m->n + 31) / 32;
+    if (f->sparse && !check_metadata(s, &d)) return false;
+    if (f->block && (!check_start(s, o->scale_a, &d, "the scales of A") ||
+                     !check_start(s, o->scale_b, &d, "the scales of B")))
+        return false;
     for (int k = 0; k < f->group; k++) {
         Cta *c = s->ctas[k];
         if (!tcgen05_columns(s->w, s->i, s->lane, c, o->d, (uint32_t)d.fold, "has D in"))
             return false;
-        if (f->a_tensor &&
-            !tcgen05_columns(s->w, s->i, s->lane, c, (uint32_t)o->a, 8, "takes A from"))
-            return false;
-        if (f->block &&
-            (!tcgen05_columns(s->w, s->i, s->lane, c, o->scale_a, a_scales, "takes scales from") ||
-             !tcgen05_columns(s->w, s->i, s->lane, c, o->scale_b, b_scales, "takes scales from")))
-            return false;
+        for (int r = 0; r < count; r++)
+            if (!tcgen05_columns(s->w, s->i, s->lane, c, ranges[r].column, ranges[r].count,
+                                 ranges[r].what))
+                return false;
     }
     return true;
+}
+
+// Do the 64 bytes of k that a sparse product takes of B lie in its swizzle's lines?
+static bool check_depth(const Issue *s, const SharedOperand *o) {
+    unsigned line = o->descriptor.swizzle == SWIZZLE_32B ? 32 : 64;
+    if (!o->descriptor.swizzle || o->mn_major || (unsigned)o->depth * o->element <= line)
+        return true;
+    finding(s->w, s->i, s->lane, FINDING_TENSOR,
+            "Give B a wider swizzle (bits 61-63), none, or its other major-ness.",
+            "takes %u bytes of k of each column of B, K-major, whose swizzle has lines of 32",
+            (unsigned)o->depth * o->element);
+    return false;
 }
 
 static bool check_shared_operands(Issue *s) {
@@ -79,7 +131,8 @@ static bool check_shared_operands(Issue *s) {
         if (!s->form->a_tensor &&
             !tcgen05_descriptor(s->w, s->i, s->lane, s->ctas[k], &a, s->op.mma.a, "A"))
             return false;
-        if (!tcgen05_descriptor(s->w, s->i, s->lane, s->ctas[k], &b, s->op.mma.b, "B"))
+        if (!tcgen05_descriptor(s->w, s->i, s->lane, s->ctas[k], &b, s->op.mma.b, "B") ||
+            !check_depth(s, &b))
             return false;
     }
     return true;
@@ -99,44 +152,47 @@ static void enter(Issue *s) {
     const TensorMma *o = &s->op.mma;
     TensorIssuer *issuer = tcgen05_issuer(s->w, s->lane);
     Accumulator d = mma_accumulator(f, &s->shape, o->d);
-    uint32_t groups = lane_groups(&d, &s->shape), a_groups = groups;
+    uint32_t groups = lane_groups(&d, &s->shape);
+    Range ranges[4];
+    int as_d, count = ranges_of(s, &d, ranges, &as_d);
     if (!race_on(s->w)) return;
-    if (d.row_lanes == 32) a_groups = 0x55u << tmem_lane((uint32_t)o->a) / 16;
     if (!f->a_tensor) enter_shared(s, issuer, true);
     enter_shared(s, issuer, false);
     // Two products on the same D with the same shape follow each other.
     uint64_t chain = o->d | (uint64_t)s->shape.m << 32 | (uint64_t)s->shape.n << 42 |
-                     (uint64_t)s->shape.d << 52 | 1ull << 63;
+                     (uint64_t)s->shape.d << 52 | (uint64_t)f->sparse << 54 | 1ull << 63;
     for (int k = 0; k < f->group; k++) {
-        if (f->a_tensor)
-            tmem_race_issue(issuer, s->i, s->ctas[k], tmem_column((uint32_t)o->a), 8, a_groups,
-                            TMEM_OPERAND, 0);
-        if (f->block) {
-            tmem_race_issue(issuer, s->i, s->ctas[k], tmem_column(o->scale_a),
-                            (uint32_t)(d.rows + 31) / 32, 0xff, TMEM_OPERAND, 0);
-            tmem_race_issue(issuer, s->i, s->ctas[k], tmem_column(o->scale_b),
-                            (uint32_t)(s->shape.n + 31) / 32, 0xff, TMEM_OPERAND, 0);
-        }
+        for (int r = 0; r < count; r++)
+            tmem_race_issue(issuer, s->i, s->ctas[k], ranges[r].column, ranges[r].count,
+                            r < as_d ? groups : 0xff, TMEM_OPERAND, chain);
+        if (f->shifts_a)
+            tmem_race_issue(issuer, s->i, s->ctas[k], ranges[0].column, SHIFT_COLUMNS, groups,
+                            TMEM_SHIFT_A, chain);
         tmem_race_issue(issuer, s->i, s->ctas[k], tmem_column(o->d), (uint32_t)d.fold, groups,
                         TMEM_ACCUMULATE, chain);
     }
 }
 
 // What it takes: work by the rows and columns, operands at 128 bytes a clock, and a tail that
-// timing/latencies.c has. All kinds take the same for 32 bytes of K.
+// timing/latencies.c has. All kinds take the same for 32 bytes of A's rows. So does a sparse A, of
+// twice the K: the data sheets give it twice the rate; B then brings twice the bytes. Of its
+// operations those count that are done, half of 2 M N K. That .ashift moves A is taken to cost as
+// much as tcgen05.shift, all quarters at once.
 static TensorCost cost_of(const Issue *s) {
     const MmaForm *f = s->form;
     const GpuTiming *t = timing_of(s->w->sm->gpu->figures.name);
     int n = s->shape.n, rows = s->shape.m / f->group, pair = f->group - 1;
     bool half = rows < 128;
     int work = pair && half ? n / 4 : n / 2;
-    int bytes = 32 * n / f->group + (f->a_tensor ? 0 : 32 * rows);
+    int b_bytes = (f->sparse ? 64 : 32) * n / f->group;
+    int bytes = b_bytes + (f->a_tensor ? 0 : 32 * rows);
     int from_issue = t->tcgen05_tail[pair][f->a_tensor ? 2 : half] + work - t->tcgen05_ends;
     int wavefronts = bytes / 128, cycles = work > wavefronts ? work : wavefronts;
     int latency = from_issue - cycles - t->tcgen05_commit;
+    if (f->shifts_a) work += SHIFT_LANES * SHIFT_COLUMNS * 4 / 128;
     return (TensorCost){.work = (uint64_t)work,
                         .latency = latency > 0 ? (uint64_t)latency : 0,
-                        .flops = 2ull * (uint64_t)s->shape.m * (uint64_t)n * (uint64_t)s->shape.k,
+                        .flops = 2ull * (uint64_t)s->shape.m * (uint64_t)n * (uint64_t)s->shape.a_k,
                         .bytes = (uint64_t)bytes};
 }
 
@@ -144,14 +200,15 @@ static bool issue(Issue *s) {
     const MmaForm *f = s->form;
     Warp *w = s->w;
     TensorMma *o = &s->op.mma;
-    o->d = address_at(w, &f->d, s->lane);
-    o->a = f->a_tensor ? address_at(w, &f->a, s->lane)
+    o->d = tcgen05_address_at(w, &f->d, s->lane);
+    o->a = f->a_tensor ? tcgen05_address_at(w, &f->a, s->lane)
                        : ((const Lane64 *)row(w, f->a_descriptor))[s->lane];
     o->b = ((const Lane64 *)row(w, f->b_descriptor))[s->lane];
     o->idesc = ((const Lane32 *)row(w, f->instruction))[s->lane];
+    if (f->sparse) o->metadata = tcgen05_address_at(w, &f->metadata, s->lane);
     if (f->block) {
-        o->scale_a = address_at(w, &f->scale_a, s->lane);
-        o->scale_b = address_at(w, &f->scale_b, s->lane);
+        o->scale_a = tcgen05_address_at(w, &f->scale_a, s->lane);
+        o->scale_b = tcgen05_address_at(w, &f->scale_b, s->lane);
     }
     for (int k = 0; k < f->disabled_count; k++)
         o->disabled[k] = ((const Lane32 *)row(w, f->disabled[k]))[s->lane];
@@ -179,23 +236,9 @@ static bool issue(Issue *s) {
     return !w->sm->faulted;
 }
 
-// The CTAs that an instruction of this group means. False after a finding.
-static bool find_ctas(Warp *w, const Insn *i, int group, Cta *ctas[2]) {
-    if (!tcgen05_use_group(w, i, group)) return false;
-    ctas[0] = ctas[1] = w->cta;
-    if (group == 1) return true;
-    ctas[1] = tcgen05_peer(w, i);
-    if (!ctas[1]) return false;
-    if (!ctas[1]->ended) return true;
-    finding(w, i, -1, FINDING_USE_AFTER_FREE,
-            "Let the blocks of the cluster end together (barrier.cluster).",
-            "works on both blocks of the pair, of which the other one has ended");
-    return false;
-}
-
 static Flow multiply(Warp *w, const Insn *i, uint32_t mask) {
     Issue s = {.w = w, .i = i, .form = mma_form(i)};
-    if (!find_ctas(w, i, s.form->group, s.ctas)) return FLOW_FAULT;
+    if (!tcgen05_ctas(w, i, s.form->group, s.ctas)) return FLOW_FAULT;
     for (uint32_t rest = mask; rest; rest &= rest - 1) {
         s.lane = __builtin_ctz(rest);
         s.op = (TensorOp){.kind = TENSOR_MMA, .insn = i, .warp = w, .lane = s.lane};
@@ -204,58 +247,7 @@ static Flow multiply(Warp *w, const Insn *i, uint32_t mask) {
     return FLOW_NEXT;
 }
 
-// ---- tcgen05.cp
-
-static bool copy_lane_of(Warp *w, const Insn *i, int lane, Cta *const ctas[2]) {
-    const CopyForm *f = i->extra;
-    TensorOp op = {.kind = TENSOR_COPY, .insn = i, .warp = w, .lane = lane};
-    op.copy.to = address_at(w, &f->to, lane);
-    op.copy.from = ((const Lane64 *)row(w, f->from))[lane];
-    SharedOperand o = copy_operand(f, op.copy.from);
-    uint32_t columns = f->row_bytes / 4, groups = 0;
-    if (tmem_lane(op.copy.to)) {
-        finding(w, i, lane, FINDING_TENSOR, "Pass the address of lane 0.",
-                "copies to lane %u of tensor memory on; all shapes begin at lane 0",
-                tmem_lane(op.copy.to));
-        return false;
-    }
-    for (int r = 0; r < f->rows; r++)
-        for (int c = 0, to; (to = copy_lane(f, r, c)) >= 0 && c < 4; c++) groups |= 1u << to / 16;
-    TensorIssuer *issuer = tcgen05_issuer(w, lane);
-    for (int k = 0; k < f->group; k++) {
-        if (!tcgen05_columns(w, i, lane, ctas[k], op.copy.to, columns, "copies to") ||
-            !tcgen05_descriptor(w, i, lane, ctas[k], &o, op.copy.from, "the source"))
-            return false;
-        if (!race_on(w)) continue;
-        Chunks chunks;
-        descriptor_chunks(&o, &chunks);
-        tmem_race_operand(issuer, i, k, chunks.at, chunks.count);
-        tmem_race_issue(issuer, i, ctas[k], tmem_column(op.copy.to), columns, groups, TMEM_COPY, 0);
-    }
-    uint64_t bytes = (uint64_t)f->rows * f->row_bytes;
-    op.cost = (TensorCost){.work = bytes / 128, .latency = 64, .bytes = bytes};
-    tcgen05_issue(&op);
-    return !w->sm->faulted;
-}
-
-static Flow copy(Warp *w, const Insn *i, uint32_t mask) {
-    const CopyForm *f = i->extra;
-    Cta *ctas[2];
-    if (!find_ctas(w, i, f->group, ctas)) return FLOW_FAULT;
-    for (uint32_t rest = mask; rest; rest &= rest - 1)
-        if (!copy_lane_of(w, i, __builtin_ctz(rest), ctas)) return FLOW_FAULT;
-    return FLOW_NEXT;
-}
-
 // ---- lowering
-
-static const char *tensor_address(Lowering *l, const PtxOperand *o, TensorAddress *a) {
-    Insn one = {.a = ROW_NONE};
-    const char *why = address_operand(l, o, &one);
-    if (!why && one.flags & INSN_WIDE_BASE) why = "addresses of tensor memory have 32 bits";
-    *a = (TensorAddress){one.a, (uint32_t)one.imm};
-    return why;
-}
 
 static MmaKind kind_of(const PtxInstruction *p) {
     static const char *const kinds[] = {"kind::f16",      "kind::tf32", "kind::f8f6f4",  "kind::i8",
@@ -314,50 +306,31 @@ static const char *lower_mma(Lowering *l, const Match *m, Insn *i) {
     *f = (MmaForm){.kind = kind_of(p),
                    .group = ptx_has_modifier(p, "cta_group::2") ? 2 : 1,
                    .stationary = ptx_has_modifier(p, "ws"),
+                   .sparse = ptx_has_modifier(p, "sp"),
+                   .shifts_a = ptx_has_modifier(p, "ashift"),
                    .zero_mask = ROW_NONE,
                    .a = {ROW_NONE, 0},
                    .a_descriptor = ROW_NONE};
     bool scaled = f->kind >= KIND_MXF8F6F4;
-    int most = scaled ? 6 : 5;
-    if (p->operand_count < most + (scaled ? 1 : 0))
-        return "tcgen05.mma takes D, A, B, an instruction descriptor, with .block_scale two "
-               "addresses of scales, and a predicate";
+    int next = f->sparse ? 4 : 3; // operand: the instruction descriptor
+    if (p->operand_count < next + 1 + (scaled ? 3 : 1))
+        return "tcgen05.mma takes D, A, B, with .sp metadata, an instruction descriptor, with "
+               ".block_scale two addresses of scales, and a predicate";
     f->block = scaled ? block_of(p, f->kind) : 0;
     if (scaled && !f->block) return "this kind has no scales for such blocks";
-    const char *why = tensor_address(l, &p->operands[0], &f->d);
+    const char *why = tcgen05_address(l, &p->operands[0], &f->d);
     f->a_tensor = p->operands[1].kind == OPERAND_ADDRESS;
-    if (!why && f->a_tensor) why = tensor_address(l, &p->operands[1], &f->a);
+    if (f->shifts_a && !f->a_tensor) return ".ashift is for A in tensor memory";
+    if (!why && f->a_tensor) why = tcgen05_address(l, &p->operands[1], &f->a);
     if (!why && !f->a_tensor) f->a_descriptor = source_row(l, &p->operands[1], 64, &why);
     if (!why) f->b_descriptor = source_row(l, &p->operands[2], 64, &why);
-    if (!why) f->instruction = source_row(l, &p->operands[3], 32, &why);
-    if (!why && scaled) why = tensor_address(l, &p->operands[4], &f->scale_a);
-    if (!why && scaled) why = tensor_address(l, &p->operands[5], &f->scale_b);
-    if (!why) why = lower_rest(l, p, scaled ? 6 : 4, f);
+    if (!why && f->sparse) why = tcgen05_address(l, &p->operands[3], &f->metadata);
+    if (!why) f->instruction = source_row(l, &p->operands[next++], 32, &why);
+    if (!why && scaled) why = tcgen05_address(l, &p->operands[next++], &f->scale_a);
+    if (!why && scaled) why = tcgen05_address(l, &p->operands[next++], &f->scale_b);
+    if (!why) why = lower_rest(l, p, next, f);
     i->extra = f;
     i->run = multiply;
-    return why;
-}
-
-static const char *lower_copy(Lowering *l, const Match *m, Insn *i) {
-    const PtxInstruction *p = m->ptx;
-    CopyForm *f = kernel_alloc(l, sizeof *f);
-    *f = (CopyForm){.group = ptx_has_modifier(p, "cta_group::2") ? 2 : 1};
-    f->row_bytes = ptx_has_modifier(p, "128x256b") || ptx_has_modifier(p, "4x256b") ? 32 : 16;
-    f->rows = 128;
-    if (ptx_has_modifier(p, "4x256b")) {
-        f->rows = 4;
-        f->spread = true;
-    } else if (ptx_has_modifier(p, "64x128b")) {
-        f->rows = 64;
-        f->copies = ptx_has_modifier(p, "warpx2::02_13") ? 1 : 2;
-    } else if (ptx_has_modifier(p, "32x128b")) {
-        f->rows = 32;
-        f->copies = 4;
-    }
-    const char *why = tensor_address(l, &p->operands[0], &f->to);
-    if (!why) f->from = source_row(l, &p->operands[1], 64, &why);
-    i->extra = f;
-    i->run = copy;
     return why;
 }
 
@@ -373,16 +346,16 @@ static const char *lower_copy(Lowering *l, const Match *m, Insn *i) {
         .pipe = PIPE_TENSOR, .lower = lower_copy                                                   \
     }
 
+#define PLAIN     "kind::f16|kind::tf32|kind::f8f6f4|kind::i8 "
+#define COLLECT_B COLLECT("b0") "|" COLLECT("b1") "|" COLLECT("b2") "|" COLLECT("b3") "?"
+
 const Form tcgen05_mma_forms[] = {
-    MMA(GROUP "kind::f16|kind::tf32|kind::f8f6f4|kind::i8 " COLLECT("a") "?"),
-    MMA(GROUP "kind::mxf8f6f4 block_scale scale_vec::1X|block32? " COLLECT("a") "?"),
-    MMA(GROUP "kind::mxf4 block_scale scale_vec::2X|block32? " COLLECT("a") "?"),
-    MMA(GROUP
+    MMA("sp? " GROUP PLAIN COLLECT("a") "?"),
+    MMA("sp? " GROUP PLAIN "ashift collector::a::lastuse|collector::a::discard?"),
+    MMA("sp? " GROUP "kind::mxf8f6f4 block_scale scale_vec::1X|block32? " COLLECT("a") "?"),
+    MMA("sp? " GROUP "kind::mxf4 block_scale scale_vec::2X|block32? " COLLECT("a") "?"),
+    MMA("sp? " GROUP
         "kind::mxf4nvf4 block_scale scale_vec::2X|scale_vec::4X|block16|block32 " COLLECT("a") "?"),
-    MMA("ws cta_group::1 kind::f16|kind::tf32|kind::f8f6f4|kind::i8 " COLLECT("b0") "|" COLLECT(
-        "b1") "|" COLLECT("b2") "|" COLLECT("b3") "?"),
-    COPY("128x256b|128x128b|4x256b"),
-    COPY("64x128b warpx2::02_13|warpx2::01_23"),
-    COPY("32x128b warpx4"),
+    MMA("ws sp? cta_group::1 " PLAIN COLLECT_B),
     {0},
 };

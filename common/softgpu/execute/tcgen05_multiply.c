@@ -6,6 +6,10 @@
 // product (tensor.h). With scales for blocks of k, operands are multiplied by theirs first, which
 // is exact but where a scale leaves fp32's range; those sum in fp32 under any --numerics.
 //
+// A sparse A (tcgen05_sparse.c) is brought into the same shape, with zeros where nothing is stored.
+// What meets no stored element has no part in a row's sums: where it would be noticed, because B has
+// infinities or by --numerics hardware, rows are multiplied one by one, with what they do meet.
+//
 // In a pair each CTA brings its half of A's rows and of B's columns, and keeps its rows of D.
 #include <string.h>
 
@@ -13,10 +17,9 @@
 #include "softgpu/check/findings.h"
 #include "softgpu/execute/tcgen05.h"
 #include "softgpu/execute/tensor.h"
-#include "softgpu/machine/cluster.h"
 #include "softgpu/timing/traffic.h"
 
-enum { DEPTH_MAX = 64, ROWS_MAX = 128, COLUMNS_MAX = 256, PER_CHUNK_MAX = 32 };
+enum { DEPTH_MAX = 128, ROWS_MAX = 128, COLUMNS_MAX = 256, PER_CHUNK_MAX = 32 };
 
 typedef union {
     float f[DEPTH_MAX * COLUMNS_MAX];
@@ -28,6 +31,7 @@ typedef struct {
     const MmaForm *form;
     MmaShape shape;
     Cta *ctas[2];
+    bool by_row; // A is sparse, and B's elements must not meet its zeros
 } Product;
 
 // ---- elements
@@ -101,16 +105,26 @@ static void decode(MmaElement e, const uint8_t *chunk, uint32_t out[PER_CHUNK_MA
         out[n] = float_bits(values[small_code(chunk, e, n)]);
 }
 
-// The same of 16 bytes of a row of A in tensor memory, where each element below 8 bits has 8: those
-// of 4 bits stand in bits 2 to 5, as in registers of mma.sync.
-static void decode_row(MmaElement e, const uint8_t *chunk, uint32_t out[PER_CHUNK_MAX]) {
-    if (e != MMA_E2M1 && e != MMA_E2M3 && e != MMA_E3M2) {
+// Bits of a byte of tensor memory that an element below 8 bits takes: the middle ones, as
+// tcgen05.cp puts them there (tcgen05_copy.c). 0: elements fill their bytes.
+static inline uint32_t middle_bits(MmaElement e) {
+    return e == MMA_E2M1 ? 0x3c : e == MMA_E2M3 || e == MMA_E3M2 ? 0x7e : 0;
+}
+
+// The same of 16 bytes of a row of A in tensor memory, where each element below 8 bits has 8.
+// Answers whether the bits around them are zeros.
+static bool decode_row(MmaElement e, const uint8_t *chunk, uint32_t out[PER_CHUNK_MAX]) {
+    uint32_t used = middle_bits(e), around = 0;
+    if (!used) {
         decode(e, chunk, out);
-        return;
+        return true;
     }
     const float *values = values_of(e);
-    for (int n = 0; n < CHUNK; n++)
-        out[n] = float_bits(values[e == MMA_E2M1 ? chunk[n] >> 2 & 0xf : chunk[n] & 0x3f]);
+    for (int n = 0; n < CHUNK; n++) {
+        out[n] = float_bits(values[(chunk[n] & used) >> __builtin_ctz(used)]);
+        around |= chunk[n] & ~used;
+    }
+    return !around;
 }
 
 // ---- checks of what is read
@@ -119,47 +133,12 @@ static bool checks_init(const Product *p) {
     return p->op->warp->sm->gpu->settings->checks & CHECK_INIT;
 }
 
-static void check_shared_written(const Product *p, const Cta *cta, const SharedOperand *o,
-                                 const Chunks *chunks, MmaElement e, const char *what) {
-    const uint8_t *written = cta->shared_written;
-    Warp *w = p->op->warp;
-    if (!written) return;
-    // Of a padded chunk only the start counts.
-    size_t used = e == MMA_E2M1 ? 8 : e == MMA_E2M3 || e == MMA_E3M2 ? 12 : CHUNK;
-    uint8_t own = swizzle_mark(o->descriptor.swizzle);
-    for (int k = 0; k < chunks->count; k++) {
-        const uint8_t *marks = written + chunks->at[k];
-        const uint8_t *zero = memchr(marks, 0, used);
-        if (zero) {
-            if (finding_again(w, p->op->insn, FINDING_UNINITIALISED)) return;
-            finding(w, p->op->insn, p->op->lane, FINDING_UNINITIALISED,
-                    "Write the whole tile first, zeros where it has no numbers; if it is written, "
-                    "look at the descriptor: bytes / 16, LBO and SBO in their places, the swizzle "
-                    "as the writer's.",
-                    "reads %s from shared memory at 0x%x%s, which nothing has written; the "
-                    "descriptor says start 0x%x, LBO %u bytes, SBO %u bytes",
-                    what, (uint32_t)(zero - written),
-                    cta == w->cta ? "" : " of the pair's other block", o->descriptor.start,
-                    o->descriptor.leading, o->descriptor.stride);
-            return;
-        }
-        if (*marks > MARK_WRITTEN && *marks != own) {
-            if (finding_again(w, p->op->insn, FINDING_LINT)) return;
-            finding(w, p->op->insn, p->op->lane, FINDING_LINT,
-                    "Give the tensor map and the descriptor (bits 61-63) the same swizzle.",
-                    "reads %s from shared memory at 0x%x, where the tensor copy that wrote it had "
-                    "another swizzle: the 16-byte pieces of the tile lie in other places",
-                    what, chunks->at[k]);
-            return;
-        }
-    }
-}
-
 // Have these lanes of a column been written? `lanes` is a mask of 16.
 static bool is_written(const Tmem *t, uint32_t column, int lane, uint32_t lanes) {
     return !(lanes & ~(t->written[column][lane / 32] >> lane % 32));
 }
 
+// `what`: D, A, metadata or scales.
 static void report_cells(const Product *p, const char *what, uint32_t column, int lane) {
     Warp *w = p->op->warp;
     if (finding_again(w, p->op->insn, FINDING_UNINITIALISED)) return;
@@ -170,6 +149,7 @@ static void report_cells(const Product *p, const char *what, uint32_t column, in
             "since it was allocated",
             *what == 'D'   ? "adds to D in"
             : *what == 'A' ? "takes A from"
+            : *what == 'm' ? "takes metadata from"
                            : "takes scales from",
             column, lane, lane + 15);
 }
@@ -184,8 +164,11 @@ static void load_shared(const Product *p, const Cta *cta, bool is_a, int first, 
     SharedOperand o = mma_operand(p->form, &p->shape, is_a, is_a ? p->op->mma.a : p->op->mma.b);
     Chunks chunks;
     descriptor_chunks(&o, &chunks);
-    if (checks_init(p)) check_shared_written(p, cta, &o, &chunks, e, is_a ? "A" : "B");
-    int per = chunk_elements(e), inner = (o.mn_major ? o.rows : p->shape.k) / per;
+    // Of a padded chunk only the start counts.
+    size_t used = e == MMA_E2M1 ? 8 : e == MMA_E2M3 || e == MMA_E3M2 ? 12 : CHUNK;
+    tcgen05_shared_written(p->op, cta, &o, &chunks, used, is_a ? "A" : "B");
+    int per = chunk_elements(e), depth = is_a ? p->shape.a_k : p->shape.k;
+    int inner = (o.mn_major ? o.rows : depth) / per;
     for (int c = 0; c < chunks.count; c++) {
         uint32_t x[PER_CHUNK_MAX];
         decode(e, cta->shared + chunks.at[c], x);
@@ -198,23 +181,58 @@ static void load_shared(const Product *p, const Cta *cta, bool is_a, int first, 
     }
 }
 
+// What of A or the metadata, `columns` from `column` on, must be there in 16 lanes: written, and the
+// same in all copies, as each part of the unit takes its own.
+static void check_rows(const Product *p, const Cta *cta, const Accumulator *d, const char *what,
+                       uint32_t column, int columns, int lane) {
+    const Tmem *t = cta->sm->tmem;
+    if (!checks_init(p)) return;
+    for (uint32_t c = column; c < column + (uint32_t)columns; c++)
+        for (int copy = 0; copy < d->copies; copy++) {
+            int other = lane + copy * d->fold_lanes;
+            if (!is_written(t, c, other, 0xffff)) {
+                report_cells(p, what, c, other);
+                return;
+            }
+            if (!memcmp(&t->cell[c][lane], &t->cell[c][other], 16 * sizeof **t->cell)) continue;
+            if (finding_again(p->op->warp, p->op->insn, FINDING_TENSOR)) return;
+            finding(p->op->warp, p->op->insn, p->op->lane, FINDING_TENSOR,
+                    "Write the same rows to all of them.",
+                    "takes %s from tensor memory at column %u, of which lanes %d to %d and their "
+                    "copy, lanes %d to %d, differ",
+                    what, c, lane, lane + 15, other, other + 15);
+            return;
+        }
+}
+
+static void report_padding(const Product *p, uint32_t column, int lane) {
+    Warp *w = p->op->warp;
+    FindingKind kind = w->sm->gpu->settings->strict ? FINDING_TENSOR : FINDING_LINT;
+    if (finding_again(w, p->op->insn, kind)) return;
+    finding(
+        w, p->op->insn, p->op->lane, kind,
+        "Put the number into bits 2-5 (4 bits) or 1-6 (6 bits) of its byte, and zeros around it.",
+        "takes A from tensor memory at lane %d, column %u on, where bytes have bits set beside "
+        "those in the middle that their numbers take",
+        lane, column);
+}
+
 // A's rows of a CTA from tensor memory: 16 bytes are four columns.
 static void load_tensor(const Product *p, Cta *cta, const Accumulator *d, uint32_t *to) {
     const Tmem *t = tmem_of(cta->sm);
-    uint32_t address = (uint32_t)p->op->mma.a, column = tmem_column(address);
+    uint32_t column = tmem_column((uint32_t)p->op->mma.a);
     MmaElement e = p->shape.a;
-    int per = chunk_elements(e), depth = p->shape.k;
+    int per = chunk_elements(e), depth = p->shape.a_k;
     for (int block = 0; block < d->rows / 16; block++) {
         int lane = d->first + block * d->row_lanes;
-        if (d->row_lanes == 32) lane = (int)tmem_lane(address) + 32 * block;
-        for (uint32_t c = column; c < column + 8; c++)
-            if (checks_init(p) && !is_written(t, c, lane, 0xffff)) report_cells(p, "A", c, lane);
+        check_rows(p, cta, d, "A", column, 8, lane);
         for (int m = 0; m < 16; m++)
             for (int half = 0; half < 2; half++) {
                 uint32_t words[4], x[PER_CHUNK_MAX];
                 for (int n = 0; n < 4; n++)
                     words[n] = t->cell[column + 4 * (uint32_t)half + (uint32_t)n][lane + m];
-                decode_row(e, (const uint8_t *)words, x);
+                if (!decode_row(e, (const uint8_t *)words, x))
+                    report_padding(p, column + 4 * (uint32_t)half, lane + m);
                 for (int n = 0; n < per; n++) to[(block * depth + half * per + n) * 16 + m] = x[n];
             }
     }
@@ -234,7 +252,7 @@ static float scale_of(const Product *p, const Cta *cta, bool is_a, int r, int b)
 }
 
 static void scale_a(const Product *p, const Cta *cta, int rows, float *a) {
-    int depth = p->shape.k, block = p->form->block;
+    int depth = p->shape.k, block = p->shape.scale_block;
     for (int r = 0; r < rows; r++)
         for (int b = 0; b < depth / block; b++) {
             float scale = scale_of(p, cta, true, r, b);
@@ -243,7 +261,7 @@ static void scale_a(const Product *p, const Cta *cta, int rows, float *a) {
         }
 }
 static void scale_b(const Product *p, const Cta *cta, float *b) {
-    int block = p->form->block;
+    int block = p->shape.scale_block;
     for (int n = 0; n < p->shape.n; n++)
         for (int k = 0; k < p->shape.k; k += block) {
             float scale = scale_of(p, cta, false, n, k / block);
@@ -261,8 +279,38 @@ typedef struct {
     Tmem *tmem;
     uint32_t column;
     int lane;
-    uint32_t lanes; // that are written, of 16
+    uint32_t lanes;         // that are written, of 16
+    const Places16 *places; // of a sparse A's elements
 } Panel;
+
+// c += a b of a panel, with columns of B `stride` apart.
+static void sum_floats(const Product *p, float *c, const float *a, const float *b, int stride,
+                       int depth) {
+    const MmaShape *s = &p->shape;
+    bool hardware = p->op->warp->sm->gpu->settings->numerics == NUMERICS_HARDWARE;
+    if (!hardware || p->form->block) {
+        tensor_multiply_fast(c, a, b, stride, depth);
+        return;
+    }
+    const TensorModel blackwell = {
+        .fraction_bits = 25, .result_bits = 23, .step = depth, .half = s->d == RESULT_F16};
+    tensor_multiply_model(c, a, b, stride, depth, format_of(s->a), format_of(s->b), &blackwell);
+}
+
+// The same row by row, each with the elements of B that its own meet.
+static void sum_rows(const Product *p, const Places16 *places, float *c, const float *a,
+                     const float *b) {
+    float row_a[DEPTH_MAX / 2 * PANEL_ROWS], columns_b[DEPTH_MAX / 2 * PANEL_COLUMNS];
+    float sum[PANEL_ROWS * PANEL_COLUMNS];
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        sparse_gather(&p->shape, places, r, (const uint32_t *)(const void *)a,
+                      (const uint32_t *)(const void *)b, (uint32_t *)(void *)row_a,
+                      (uint32_t *)(void *)columns_b);
+        memcpy(sum, c, sizeof sum);
+        sum_floats(p, sum, row_a, columns_b, PANEL_COLUMNS, p->shape.a_k);
+        for (int n = 0; n < PANEL_COLUMNS; n++) c[n * PANEL_ROWS + r] = sum[n * PANEL_ROWS + r];
+    }
+}
 
 static void multiply_floats(const Product *p, const Panel *d, const float *a, const float *b) {
     float c[PANEL_ROWS * PANEL_COLUMNS];
@@ -276,15 +324,10 @@ static void multiply_floats(const Product *p, const Panel *d, const float *a, co
     }
     if (p->form->scale && p->op->mma.accumulates)
         for (int k = 0; k < PANEL_ROWS * PANEL_COLUMNS; k++) c[k] = ldexpf(c[k], -p->form->scale);
-    bool model = p->op->warp->sm->gpu->settings->numerics == NUMERICS_HARDWARE && !p->form->block;
-    if (model) {
-        const TensorModel blackwell = {
-            .fraction_bits = 25, .result_bits = 23, .step = p->shape.k, .half = half};
-        tensor_multiply_model(c, a, b, p->shape.n, p->shape.k, format_of(p->shape.a),
-                              format_of(p->shape.b), &blackwell);
-    } else {
-        tensor_multiply_fast(c, a, b, p->shape.n, p->shape.k);
-    }
+    if (p->by_row)
+        sum_rows(p, d->places, c, a, b);
+    else
+        sum_floats(p, c, a, b, p->shape.n, p->shape.k);
     for (int n = 0; n < PANEL_COLUMNS; n++) {
         uint32_t *cell = &d->tmem->cell[d->column + (uint32_t)n][d->lane];
         for (int m = 0; m < PANEL_ROWS; m++) {
@@ -323,19 +366,54 @@ static void multiply_panel(const Product *p, const Panel *d, const uint32_t *a, 
         multiply_floats(p, d, (const float *)(const void *)a, (const float *)(const void *)b);
 }
 
+static void report_metadata(const Product *p, uint32_t bits, int lane) {
+    static const char digits[] = "01";
+    Warp *w = p->op->warp;
+    if (finding_again(w, p->op->insn, FINDING_TENSOR)) return;
+    finding(w, p->op->insn, p->op->lane, FINDING_TENSOR,
+            p->form->kind == KIND_TF32
+                ? "Of two elements of tf32 the first is 0b0100 and the second 0b1110."
+                : "The place of a chunk's first stored element stands in bits 0-1, that of the "
+                  "second in bits 2-3: 0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110.",
+            "takes 0b%c%c%c%c as a chunk's metadata, which means nothing, in lane %d of tensor "
+            "memory",
+            digits[bits >> 3 & 1], digits[bits >> 2 & 1], digits[bits >> 1 & 1], digits[bits & 1],
+            lane);
+}
+
+// Brings a CTA's sparse A into the shape of others. False if its metadata mean nothing.
+static bool expand(const Product *p, const Cta *cta, const Accumulator *d, const uint32_t *stored,
+                   uint32_t *a, Places16 *places) {
+    const MmaShape *s = &p->shape;
+    uint32_t column = metadata_first(s, tmem_column(p->op->mma.metadata)), bits;
+    for (int block = 0; block < d->rows / 16; block++) {
+        int lane = d->first + block * d->row_lanes, at;
+        check_rows(p, cta, d, "metadata", column, metadata_columns(p->form), lane);
+        if (!metadata_places(p->form, s, cta->sm->tmem, column, lane, &places[block], &bits, &at)) {
+            report_metadata(p, bits, at);
+            return false;
+        }
+        sparse_expand(s, &places[block], stored + block * 16 * s->a_k, a + block * 16 * s->k);
+    }
+    return true;
+}
+
 // One CTA's rows.
 static void multiply_cta(const Product *p, int which, const Numbers *b) {
     static _Thread_local Numbers a __attribute__((aligned(64)));
+    static _Thread_local Numbers stored __attribute__((aligned(64)));
     const MmaForm *f = p->form;
     const MmaShape *s = &p->shape;
     Cta *cta = p->ctas[which];
     uint32_t address = p->op->mma.d;
     Accumulator d = mma_accumulator(f, s, address);
-    uint32_t *words = (uint32_t *)a.i;
+    Places16 places[ROWS_MAX / 16];
+    uint32_t *words = (uint32_t *)a.i, *loaded = f->sparse ? (uint32_t *)stored.i : words;
     if (f->a_tensor)
-        load_tensor(p, cta, &d, words);
+        load_tensor(p, cta, &d, loaded);
     else
-        load_shared(p, cta, true, 0, words, 16, 16 * s->k);
+        load_shared(p, cta, true, 0, loaded, 16, 16 * s->a_k);
+    if (f->sparse && !expand(p, cta, &d, loaded, words, places)) return;
     if (s->negate_a) negate(a.f, d.rows * s->k);
     if (f->block) scale_a(p, cta, d.rows, a.f);
     for (int block = 0; block < d.rows / 16; block++)
@@ -347,78 +425,52 @@ static void multiply_cta(const Product *p, int which, const Numbers *b) {
             Panel panel = {.tmem = tmem_of(cta->sm),
                            .column = tmem_column(address) + (uint32_t)(n % d.fold),
                            .lane = lane,
-                           .lanes = ~off & 0xffff};
+                           .lanes = ~off & 0xffff,
+                           .places = &places[block]};
             multiply_panel(p, &panel, words + block * 16 * s->k, (const uint32_t *)b->i + n);
         }
+    if (!f->shifts_a) return;
+    for (int lane = 0; lane < TMEM_LANES; lane += SHIFT_LANES)
+        tmem_shift(cta->sm->tmem, tmem_column((uint32_t)p->op->mma.a), lane);
+}
+
+static bool all_finite(const float *x, int count) {
+    uint32_t top = 0;
+    for (int k = 0; k < count; k++) {
+        uint32_t exponent = float_bits(x[k]) & 0x7f800000;
+        top = exponent > top ? exponent : top;
+    }
+    return top < 0x7f800000;
+}
+
+// … and its scaled or plain B.
+static void multiply_with(Product *p, int which, const Numbers *b) {
+    bool hardware = p->op->warp->sm->gpu->settings->numerics == NUMERICS_HARDWARE;
+    p->by_row = p->form->sparse && p->shape.d != RESULT_S32 &&
+                (hardware || !all_finite(b->f, p->shape.n * p->shape.k));
+    multiply_cta(p, which, b);
 }
 
 void tcgen05_execute_mma(const TensorOp *op) {
     static _Thread_local Numbers b __attribute__((aligned(64)));
-    Warp *w = op->warp;
-    Product p = {.op = op, .form = op->insn->extra, .ctas = {w->cta, w->cta}};
+    Product p = {.op = op, .form = op->insn->extra};
     char why[200];
     mma_shape(p.form, op->mma.idesc, &p.shape, why, sizeof why); // checked at the issue
     const MmaShape *s = &p.shape;
     int group = p.form->group;
     // The even rank of a pair has the first rows and columns.
-    if (group == 2)
-        for (uint32_t k = 0; k < 2; k++)
-            p.ctas[k] = w->cta->cluster->ctas[(w->cta->cluster_rank & ~1u) + k];
+    tcgen05_op_ctas(op, group, p.ctas);
     for (int k = 0; k < group; k++)
         load_shared(&p, p.ctas[k], false, k * s->n / group, (uint32_t *)b.i, s->n, 16);
     if (s->negate_b) negate(b.f, s->n * s->k);
     for (int k = 0; k < group; k++) {
         if (!p.form->block) {
-            multiply_cta(&p, k, &b);
+            multiply_with(&p, k, &b);
             continue;
         }
         static _Thread_local Numbers scaled __attribute__((aligned(64)));
         memcpy(&scaled, &b, sizeof scaled);
         scale_b(&p, p.ctas[k], scaled.f);
-        multiply_cta(&p, k, &scaled);
-    }
-}
-
-// ---- tcgen05.cp
-
-int copy_lane(const CopyForm *f, int r, int c) {
-    if (f->spread) return c ? -1 : 32 * r;
-    switch (f->copies) {
-    case 1: return c < 2 ? r % 32 + 32 * (r / 32) + 64 * c : -1;
-    case 2: return c < 2 ? r % 32 + 64 * (r / 32) + 32 * c : -1;
-    case 4: return c < 4 ? r + 32 * c : -1;
-    default: return c ? -1 : r;
-    }
-}
-
-// Rows of 16 or 32 bytes; of 4x256b the four rows are the first of a group of eight.
-SharedOperand copy_operand(const CopyForm *f, uint64_t descriptor) {
-    return (SharedOperand){.descriptor = descriptor_blackwell(descriptor),
-                           .element = 1,
-                           .rows = f->rows,
-                           .depth = f->row_bytes};
-}
-
-void tcgen05_execute_copy(const TensorOp *op) {
-    const CopyForm *f = op->insn->extra;
-    Warp *w = op->warp;
-    SharedOperand o = copy_operand(f, op->copy.from);
-    Chunks chunks;
-    descriptor_chunks(&o, &chunks);
-    Product p = {.op = op};
-    int per_row = f->row_bytes / CHUNK;
-    for (int k = 0; k < f->group; k++) {
-        Cta *cta = f->group == 1
-                       ? w->cta
-                       : w->cta->cluster->ctas[(w->cta->cluster_rank & ~1u) + (uint32_t)k];
-        Tmem *t = tmem_of(cta->sm);
-        if (checks_init(&p)) check_shared_written(&p, cta, &o, &chunks, MMA_U8, "its source");
-        for (int at = 0; at < chunks.count; at++)
-            for (int c = 0, lane; (lane = copy_lane(f, at / per_row, c)) >= 0 && c < 4; c++)
-                for (int n = 0; n < 4; n++) {
-                    uint32_t column = tmem_column(op->copy.to) + (uint32_t)(at % per_row * 4 + n);
-                    memcpy(&t->cell[column][lane], cta->shared + chunks.at[at] + 4 * n, 4);
-                    t->written[column][lane / 32] |= 1u << lane % 32;
-                }
+        multiply_with(&p, k, &scaled);
     }
 }

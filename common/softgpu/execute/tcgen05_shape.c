@@ -2,7 +2,8 @@
 // them: shapes, the places of accumulators, operands.
 //
 //   bits    f16 tf32 f8f6f4 i8      mxf8f6f4               mxf4 mxf4nvf4
-//   0-2     sparsity                sparsity               sparsity
+//   0-1     which metadata          0                      0
+//   2       sparse A                the same               the same
 //   3       saturate (i8)           0                      0
 //   4-5     D: f16 f32 s32          which scale of B       which scale of B
 //   6       0                       0                      0
@@ -92,10 +93,27 @@ static bool result_of(const MmaForm *f, uint32_t code, MmaShape *s, const Why *w
     return true;
 }
 
+static bool check_sparsity(const MmaForm *f, uint32_t bits, MmaShape *s, const Why *why) {
+    s->selector = bits & 3;
+    if (!f->sparse && bits & 7)
+        return no(why, "bits 0-2 (sparsity) are %u, but it is no .sp instruction", bits & 7);
+    if (f->sparse && !(bits >> 2 & 1))
+        return no(why, "bit 2 (sparse) is 0, but it is an .sp instruction");
+    bool selects = f->kind == KIND_F16 || f->kind == KIND_TF32;
+    if (s->selector && !selects)
+        return no(why, "bits 0-1 (sparsity selector) are %u, which only f16 and tf32 have",
+                  s->selector);
+    if (s->selector > 1)
+        return no(why,
+                  "bits 0-1 (sparsity selector) are %u: what 2 and 3 select is not known; 0 and 1 "
+                  "are the columns of the pair that the metadata's address names",
+                  s->selector);
+    return true;
+}
+
 // Bits that must be zero, and the fields of scales.
 static bool check_rest(const MmaForm *f, uint32_t bits, MmaShape *s, const Why *why) {
-    if (bits & 7)
-        return no(why, "bits 0-2 (sparsity) are %u, but it is no .sp instruction", bits & 7);
+    if (!check_sparsity(f, bits, s, why)) return false;
     if (bits >> 6 & 1) return no(why, "bit 6 is set, which must be 0");
     s->saturate = bits >> 3 & 1;
     if (s->saturate && f->kind != KIND_I8)
@@ -124,7 +142,7 @@ static bool check_rest(const MmaForm *f, uint32_t bits, MmaShape *s, const Why *
     if (!s->scales_e8 && f->block == 32)
         return no(why, "bit 23 (type of the scales) is 0, UE4M3, but with blocks of 32 they are "
                        "UE8M0");
-    int scales = s->k / f->block, last = 4 - scales;
+    int scales = s->k / s->scale_block, last = 4 - scales;
     if (s->id_a > last || s->id_a % scales || s->id_b > last || s->id_b % scales)
         return no(why,
                   "the scales' ids (bits 29-30: %u, bits 4-5: %u) don't leave room for the %d "
@@ -133,26 +151,36 @@ static bool check_rest(const MmaForm *f, uint32_t bits, MmaShape *s, const Why *
     return true;
 }
 
+// What M is instead, or NULL.
+static const char *rows_fault(const MmaForm *f, int m) {
+    if (f->stationary) return m == 32 || m == 64 || m == 128 ? NULL : ".ws has 32, 64, 128";
+    if (f->group == 2 && m == 128 && f->sparse && is_scaled(f->kind))
+        return "with scales and a sparse A .cta_group::2 has 256";
+    if (f->group == 2 && m == 128 && f->sparse && f->shifts_a)
+        return "which lanes .ashift moves of a sparse A that takes half of them is not known";
+    if (f->group == 2) return m == 128 || m == 256 ? NULL : ".cta_group::2 has 128, 256";
+    if (m == 128) return NULL;
+    if (is_scaled(f->kind)) return "with scales it is 128";
+    if (f->shifts_a) return "with .ashift it is 128";
+    return m == 64 ? NULL : ".cta_group::1 has 64, 128";
+}
+
 static bool check_size(const MmaForm *f, const MmaShape *s, const Why *why) {
-    bool m_fits, n_fits;
+    bool n_fits;
     int step = f->group == 2 ? 16 : 8;
     if (f->stationary) {
-        m_fits = s->m == 32 || s->m == 64 || s->m == 128;
-        n_fits = s->n == 64 || s->n == 128 || s->n == 256;
+        n_fits = s->n == 64 || s->n == 128 || (s->n == 256 && !f->sparse);
     } else {
-        m_fits = s->m == 128 || (f->group == 2 ? s->m == 256 : s->m == 64 && !is_scaled(f->kind));
         if (f->kind == KIND_I8) step = f->group == 2 ? 32 : s->n > 32 ? 16 : 8;
         bool bytes = mma_bits(s->b) == 8 && s->b_mn_major;
         if (bytes && step < (f->group == 2 ? 32 : 16)) step = f->group == 2 ? 32 : 16;
         n_fits = s->n >= step && s->n <= 256 && s->n % step == 0;
     }
-    if (!m_fits)
-        return no(why, "M = %d (bits 24-28): %s", s->m,
-                  f->stationary        ? ".ws has 32, 64, 128"
-                  : f->group == 2      ? ".cta_group::2 has 128, 256"
-                  : is_scaled(f->kind) ? "with scales it is 128"
-                                       : ".cta_group::1 has 64, 128");
-    if (!n_fits && f->stationary) return no(why, "N = %d (bits 17-22): .ws has 64, 128, 256", s->n);
+    const char *fault = rows_fault(f, s->m);
+    if (fault) return no(why, "M = %d (bits 24-28): %s", s->m, fault);
+    if (!n_fits && f->stationary)
+        return no(why, "N = %d (bits 17-22): .ws has 64, 128%s", s->n,
+                  f->sparse ? ", and with .sp no more" : ", 256");
     if (!n_fits)
         return no(why, "N = %d (bits 17-22): it goes up to 256 in steps of %d here", s->n, step);
     return true;
@@ -162,9 +190,12 @@ bool mma_shape(const MmaForm *f, uint32_t bits, MmaShape *s, char *text, size_t 
     static const uint8_t depth[] = {16, 8, 32, 32, 32, 64, 64};
     const Why why = {text, size};
     uint32_t a = bits >> 7 & 7, b = bits >> 10 & 7;
+    int times = f->sparse ? 2 : 1;
     *s = (MmaShape){.m = (int)(bits >> 24 & 31) * 16,
                     .n = (int)(bits >> 17 & 63) * 8,
-                    .k = depth[f->kind],
+                    .k = times * depth[f->kind],
+                    .a_k = depth[f->kind],
+                    .scale_block = times * f->block,
                     .d = RESULT_F32,
                     .negate_a = bits >> 13 & 1,
                     .negate_b = bits >> 14 & 1,
@@ -181,25 +212,26 @@ bool mma_shape(const MmaForm *f, uint32_t bits, MmaShape *s, char *text, size_t 
 }
 
 Accumulator mma_accumulator(const MmaForm *f, const MmaShape *s, uint32_t address) {
-    Accumulator d = {.rows = s->m / f->group, .row_lanes = 16, .fold = s->n, .first = 0};
-    if (f->group == 2 && s->m == 128) {
-        d.fold = s->n / 2;
-        d.fold_lanes = 64;
-    } else if (f->stationary && s->m < 128) {
-        d.fold = s->n / (128 / s->m);
+    Accumulator d = {.rows = s->m / f->group, .row_lanes = 16, .fold = s->n, .copies = 1};
+    if (f->stationary && s->m < 128) {
+        d.copies = 128 / s->m;
         d.fold_lanes = s->m;
-    } else if (f->group == 1 && s->m == 64) {
+    } else if (f->group == 2 && s->m == 128 && !f->sparse) {
+        d.copies = 2;
+        d.fold_lanes = 64;
+    } else if (d.rows == 64) {
         d.row_lanes = 32;
         d.first = (int)tmem_lane(address);
     }
+    d.fold = s->n / d.copies;
     return d;
 }
 
 SharedOperand mma_operand(const MmaForm *f, const MmaShape *s, bool is_a, uint64_t descriptor) {
-    int bits = mma_bits(is_a ? s->a : s->b);
+    int bits = mma_bits(is_a ? s->a : s->b), depth = is_a ? s->a_k : s->k;
     return (SharedOperand){.descriptor = descriptor_blackwell(descriptor),
                            .mn_major = is_a ? s->a_mn_major : s->b_mn_major,
                            .element = (uint8_t)(bits < 8 ? 1 : bits / 8),
                            .rows = (uint16_t)((is_a ? s->m : s->n) / f->group),
-                           .depth = (uint8_t)(bits < 8 ? s->k / 2 : s->k)};
+                           .depth = (uint8_t)(bits < 8 ? depth / 2 : depth)};
 }

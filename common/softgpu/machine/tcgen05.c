@@ -94,6 +94,7 @@ static void execute(const TensorOp *op) {
     switch (op->kind) {
     case TENSOR_MMA: tcgen05_execute_mma(op); break;
     case TENSOR_COPY: tcgen05_execute_copy(op); break;
+    case TENSOR_SHIFT: tcgen05_execute_shift(op); break;
     case TENSOR_COMMIT: arrive(op); break;
     }
     op->warp->sm->changes++;
@@ -185,9 +186,9 @@ static void begin(Sm *sm, Tcgen05 *t, TensorOp *op) {
     if (there > end) end = there;
     take_tensor_core(sm, op, end);
     if (peer && peer->pace) take_tensor_core(peer, op, end);
-    if (trace_on(sm))
-        trace_span(sm, TRACE_TENSOR, 0, op->warp, op->kind == TENSOR_MMA ? "mma" : "copy", sm->time,
-                   end);
+    static const char *const names[] = {
+        [TENSOR_MMA] = "mma", [TENSOR_COPY] = "copy", [TENSOR_SHIFT] = "shift"};
+    if (trace_on(sm)) trace_span(sm, TRACE_TENSOR, 0, op->warp, names[op->kind], sm->time, end);
     op->due = end + op->cost.latency;
     if (t->begun > t->first && op->due < op_at(t, t->begun - 1)->due)
         op->due = op_at(t, t->begun - 1)->due; // in order

@@ -1,18 +1,18 @@
 // The tensor core of sm_100 (PTX ISA 9.7.16): what tcgen05 instructions set going.
 //
-// tcgen05.mma and tcgen05.cp are issued by single threads. Their CTA has one queue of them, which
+// tcgen05.mma, .cp and .shift are issued by single threads. Their CTA has one queue of them, which
 // runs in the order of issue, as the unit's pipe does. tcgen05.commit puts an arrival at an
 // mbarrier behind what its own thread has issued: where that thread has nothing in the queue it
 // arrives at once. tcgen05.ld and .st belong to a warp. They too are asynchronous: tcgen05.wait::ld
 // and ::st say when they are over. When things happen is the setting `async`:
 //
-//   timed    mma and cp after the time that the tensor core needs; ld and st at their wait. In a
+//   timed    mma, cp and shift after the time that the tensor core needs; ld and st at their wait. In a
 //            timed launch the SM's tensor core takes one operation after the other, of all its CTAs
 //            in the order of issue, and operands their share of shared memory's bandwidth
 //   early    all at the issue
-//   late     mma and cp not before somebody waits at an mbarrier that a commit behind them arrives
+//   late     those not before somebody waits at an mbarrier that a commit behind them arrives
 //            at; ld and st at their wait
-//   random   mma and cp after random times, in order; ld and st at the issue or at their wait
+//   random   those after random times, in order; ld and st at the issue or at their wait
 //
 // So between ld and wait::ld the registers hold what they held before, and a cell that somebody
 // writes in between is read as it is at the end. Only in strict runs: a GPU honours a thread's use
@@ -25,17 +25,17 @@
 #include "softgpu/check/race.h"
 #include "softgpu/machine/machine.h"
 
-typedef enum { TENSOR_MMA, TENSOR_COPY, TENSOR_COMMIT } TensorOpKind;
+typedef enum { TENSOR_MMA, TENSOR_COPY, TENSOR_SHIFT, TENSOR_COMMIT } TensorOpKind;
 
 typedef struct {
     uint32_t d, idesc;
-    uint32_t scale_a, scale_b; // tensor-memory addresses
-    uint64_t a, b;             // descriptors; a: a tensor-memory address if A lies there
-    uint32_t disabled[8];      // lanes of D that stay as they are
+    uint32_t metadata, scale_a, scale_b; // tensor-memory addresses
+    uint64_t a, b;                       // descriptors; a: a tensor-memory address if A lies there
+    uint32_t disabled[8];                // lanes of D that stay as they are
     bool accumulates;
 } TensorMma;
 typedef struct {
-    uint32_t to;
+    uint32_t to;   // and of a shift, what it moves
     uint64_t from; // descriptor
 } TensorCopy;
 typedef struct {
@@ -147,9 +147,10 @@ void tcgen05_cta_free(Cta *cta);
 
 // ---- execute/
 
-// Reads the operands and writes D; copies.
+// Reads the operands and writes D; copies; shifts.
 void tcgen05_execute_mma(const TensorOp *op);
 void tcgen05_execute_copy(const TensorOp *op);
+void tcgen05_execute_shift(const TensorOp *op);
 // Moves between registers ([register][lane], or the rows of the frame if `values` is NULL) and
 // tensor memory.
 void tcgen05_execute_move(Warp *w, const TensorMove *move, bool stores);

@@ -126,12 +126,6 @@ const RefusedForm refused_forms[] = {
      "async mmio? relaxed|release|weak? cta|cluster|gpu|sys? global "
      "v2|v4? b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f32|f64",
      "asynchronous stores to global memory are not built"},
-    {"tcgen05", "mma sp *", SPARSE},
-    {"tcgen05", "mma ws sp *", SPARSE},
-    {"tcgen05", "mma ashift *", "products that shift the rows of A are not built"},
-    {"tcgen05", "shift cta_group::1|cta_group::2 down",
-     "which rows a shift of tensor memory moves is not said clearly enough to build it"},
-    {"tcgen05", "cp b8x16 *", "copies to tensor memory that unpack are not built"},
     {"tcgen05", "ld red *", "loads from tensor memory that reduce (sm_103a) are not built"},
     {0},
 };

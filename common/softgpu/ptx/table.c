@@ -16,7 +16,7 @@ static const Form *const tables[] = {
     atomic_forms,   barrier_forms, warp_forms,        control_forms,        cp_async_forms,
     mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,           wgmma_forms,
     cluster_forms,  remote_forms,  register_forms,    bulk_forms,           tensor_map_forms,
-    phase_forms,    tcgen05_forms, tcgen05_mma_forms, launch_control_forms,
+    phase_forms,    tcgen05_forms, tcgen05_mma_forms, tcgen05_copy_forms, launch_control_forms,
 };
 
 // The tables one after the other; NULL behind the last.

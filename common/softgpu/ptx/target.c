@@ -31,6 +31,7 @@ static const Rule rules[] = {
     {"tensormap", "replace swizzle_atomicity", 0, 100, OWN},
     {"tensormap", "replace", 0, 90, OWN},
     {"tcgen05", "kind::i8|shift|scale_vec::1X|scale_vec::2X|scale_vec::4X", 0, 100, ALONE},
+    {"tcgen05", "sp kind::mxf4|kind::mxf4nvf4", 0, 100, ALONE},
     {"tcgen05", "", 0, 100, TENSOR},
     {"redux", "f32", 0, 100, TENSOR},
     {"cp", "cta_group::1|cta_group::2|tile::scatter4", 0, 100, TENSOR},
