@@ -240,6 +240,9 @@ EXERCISES := $(foreach n,$(CHAPTERS),$(if $(wildcard $(FOLDER_$(n))/exercise.md)
 # The kernel that exercise.md names first, without .cu, and its step.
 exercise_kernel = $(FOLDER_$(1))/$(shell sed -n 's/^kernel: `\([a-z0-9_]*\)\.cu`.*/\1/p' $(FOLDER_$(1))/exercise.md)
 exercise_step = $(shell sed -n 's/^kernel: .*step: `\([a-z0-9-]*\)`.*/\1/p' $(FOLDER_$(1))/exercise.md)
+# Options with which ./run checks it: where the chapter's own problem wouldn't show that a part is open.
+exercise_options = $(shell sed -n 's/^kernel: .*options: `\([^`]*\)`.*/\1/p' $(FOLDER_$(1))/exercise.md)
+exercise_defines = -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -DEXERCISE_OPTIONS='"$(call exercise_options,$(1))"'
 # Half-filled kernels leave variables unused and may spill: no error here.
 EXERCISE_NVCCFLAGS := -std=c++17 -O3 -lineinfo --no-compress -Icommon $(BUILT) -w -Xcompiler -fPIC
 
@@ -256,7 +259,7 @@ $(BUILD)/$(VARIANT)/exercise-$(1)/exercise.o: $(FOLDER_$(1))/exercise.cu $(BUILD
 
 $(BUILD)/$(VARIANT)/exercise-$(1)/built.o: common/harness/built.c $(FOLDER_$(1))/exercise.md $(BUILD)/.flags
 	@mkdir -p $$(@D)
-	@$(CC) $(CFLAGS) $(BUILT) -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -c $$< -o $$@
+	@$(CC) $(CFLAGS) $(BUILT) $(call exercise_defines,$(1)) -c $$< -o $$@
 
 $(BUILD)/$(VARIANT)/exercise-$(1)/run: $(BUILD)/$(VARIANT)/exercise-$(1)/exercise.o $(BUILD)/$(VARIANT)/exercise-$(1)/built.o \
         $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) \
@@ -571,9 +574,11 @@ exercise_gencode = $(or $(GENCODE_$(call exercise_kernel,$(1))),$(GENCODE_$(FOLD
 exercise_arch = $(patsubst arch=%,%,$(firstword $(subst $(comma), ,$(word 2,$(call exercise_gencode,$(1))))))
 
 define exercise_test_rules
-$(TESTS)/exercises/$(1)/%/exercise.cu: $(BUILD)/exercise $(wildcard $(FOLDER_$(1))/*)
+$(TESTS)/exercises/$(1)/%/exercise.cu: $(BUILD)/exercise $(FOLDER_$(1))/exercise.md \
+        $(filter-out %/exercise.cu,$(wildcard $(FOLDER_$(1))/*.cu $(FOLDER_$(1))/*.h))
 	@mkdir -p $$(@D)
-	@$(BUILD)/exercise write $(FOLDER_$(1)) $$(subst filled,0,$$(subst given,,$$*)) > $$@
+	@$(BUILD)/exercise write $(FOLDER_$(1)) $$(subst filled,0,$$(subst given,,$$*)) > $$@.part
+	@cmp -s $$@.part $$@ && rm $$@.part || mv $$@.part $$@
 
 $(TESTS)/exercises/$(1)/%/exercise.o: $(TESTS)/exercises/$(1)/%/exercise.cu $(BUILD)/.flags $(wildcard common/device/*.h) | $(NVCC) $(BUILD)/.compiler
 	@echo "  nvcc    exercise $(1), $$*"
@@ -582,7 +587,7 @@ $(TESTS)/exercises/$(1)/%/exercise.o: $(TESTS)/exercises/$(1)/%/exercise.cu $(BU
 
 $(TESTS)/exercises/$(1)/built.o: common/harness/built.c $(FOLDER_$(1))/exercise.md $(BUILD)/.flags
 	@mkdir -p $$(@D)
-	@$(CC) $(CFLAGS) -DBUILT_64=1 -DEXERCISE_STEP='"$(call exercise_step,$(1))"' -c $$< -o $$@
+	@$(CC) $(CFLAGS) -DBUILT_64=1 $(call exercise_defines,$(1)) -c $$< -o $$@
 
 $(TESTS)/exercises/$(1)/%/run: $(TESTS)/exercises/$(1)/%/exercise.o $(TESTS)/exercises/$(1)/built.o \
         $(filter-out $(BUILD)/$(VARIANT)/$(call exercise_kernel,$(1)).o,$(call kernels,$(USES_$(1)))) $(HARNESS_OBJECTS) \
@@ -595,7 +600,7 @@ $(foreach n,$(EXERCISES),$(eval $(call exercise_test_rules,$(n))))
 # Runners stand side by side, so each program runs on one host thread, but where a test says else.
 run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 SOFTGPU_THREADS=1 TEST_PROGRAMS=$(TESTS)/cuda TEST_LAUNCHER=$(SOFTGPU)/softgpu \
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
-    TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_EXERCISES="$(TESTED_EXERCISES)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
+    TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_EXERCISES="$(TESTED_EXERCISES)" TEST_HUNTS="$(TESTED_HUNTS)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
 test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED)) $(BUILD)/exercise $(call exercise_programs,$(TESTED_EXERCISES))
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
@@ -647,7 +652,8 @@ test-long-softgpu: softgpu $(FUZZ_SEEDS) $(TESTS)/softgpu $(TESTS)/programs $(TE
 	@$(TESTS)/fuzz_fatbin 1000000 2
 	@$(TESTS)/fuzz_npy 1000000 2
 test-long-exercises: TESTED_EXERCISES := $(EXERCISES)
-test-long-exercises: softgpu $(BUILD)/exercise $(TESTS)/programs $(call exercise_programs,$(EXERCISES))
+test-long-exercises: TESTED_HUNTS := $(HUNTS)
+test-long-exercises: softgpu $(BUILD)/exercise $(TESTS)/programs $(call exercise_programs,$(EXERCISES)) $(HUNTS:%=$(BUILD)/hunt-%/run)
 	@$(call run_suite,programs) exercises
 .PHONY: test-long-softgpu test-long-edges test-long-exercises $(LONG_CHAPTERS:%=test-long-%)
 

@@ -4,5 +4,6 @@
 
 extern const int built_head_dims[];      // rising, 0 at the end
 extern const char *const built_exercise; // the step that FOLDER/exercise.cu stands in for, or NULL
+extern const char *const built_exercise_options; // of ./run, with which it is checked
 
 #endif

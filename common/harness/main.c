@@ -222,13 +222,29 @@ static void choose_exercise(Options *o) {
     o->steps = steps;
 }
 
+// Reads the command line, and before it what an exercise is checked with: a person's options count.
+static bool read_options(int argc, char **argv, Options *options, Message *message) {
+    enum { MOST_WORDS = 20 };
+    char words[200];
+    char **all = allocate((size_t)(argc + MOST_WORDS) * sizeof *all);
+    int count = 0;
+    snprintf(words, sizeof words, "%s", built_exercise_options);
+    all[count++] = argv[0];
+    for (char *word = strtok(words, " "); word != NULL && count < MOST_WORDS;
+         word = strtok(NULL, " "))
+        all[count++] = strdup(word); // an option's text may stay in `options`
+    for (int i = 1; i < argc; i++) all[count++] = argv[i];
+    const bool done = options_read(count, all, &chapter, options, message);
+    free(all);
+    return done;
+}
+
 int main(int argc, char **argv) {
     static Options options;
     static Device device;
     static Outputs outputs;
     Message message;
-    if (!options_read(argc, argv, &chapter, &options, &message) ||
-        !read_environment(&options, &message)) {
+    if (!read_options(argc, argv, &options, &message) || !read_environment(&options, &message)) {
         return refused(&message);
     }
     choose_exercise(&options);

@@ -1,9 +1,9 @@
 // Exercises: what a learner is given can't pass, says why, and neither crashes nor hangs; with any one
 // part left open it still can't; filled, it is right. $TEST_EXERCISES lists the chapters whose programs
-// were built (make test: a few, make test-long CHAPTER=exercises: all). And the tool that writes them,
-// on a toy; and that a learner's file is never written over.
+// were built (make test: a few, make test-long CHAPTER=exercises: all). The tool that writes them, on a
+// toy; that a learner's file is never written over. And the hunts that $TEST_HUNTS lists: ./run shows
+// the bug, in the file that it has been put into, and it is one line.
 #include <check.h>
-#include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,14 +61,21 @@ static void runs_as_it_should(int chapter, int variant) {
     ck_assert_msg(filled ? o.status == 0 : o.status == 1 || o.status == 3,
                   "%s ends with status %d:\n%s", o.command, o.status, o.err);
     ck_assert_msg(o.seconds < MOST_SECONDS, "%s took %.0f s", o.command, o.seconds);
-    const Json *json = outcome_json(&o, o.status), *step = step_named(json, step_name);
-    const int findings = json_count(step, "findings");
+    const Json *json = outcome_json(&o, o.status);
     ck_assert_msg(strstr(o.err, "is yours") != NULL, "%s", o.err);
-    ck_assert_msg(json_bool(step, "ok") == filled, "%s:\n%s", o.command, o.err);
+    bool right = true;
+    int findings = 0;
+    for (const Json *pass = json_at(json, "steps")->first; pass != NULL; pass = pass->next) {
+        ck_assert_str_eq(json_text(pass, "name"), step_name); // forward; chapter 4: backward, too
+        right &= json_bool(pass, "ok");
+        findings += json_count(pass, "findings");
+    }
+    ck_assert_msg(right == filled, "%s:\n%s", o.command, o.err);
     if (filled) ck_assert_msg(findings == 0, "%s:\n%s", o.command, o.err);
     if (o.status == 3)
-        ck_assert_msg(findings > 0 && strstr(o.err, "exercise.cu:") != NULL,
-                      "%s: no finding names a line of the exercise:\n%s", o.command, o.err);
+        ck_assert_msg(findings > 0 && strstr(o.err, "softgpu: ") != NULL &&
+                          (strstr(o.err, ".cu:") != NULL || strstr(o.err, ".h:") != NULL),
+                      "%s: no finding with its line:\n%s", o.command, o.err);
     if (o.status == 1)
         ck_assert_msg(strstr(o.err, "WRONG") != NULL && strstr(o.err, "first at") != NULL,
                       "%s: nothing says what is wrong:\n%s", o.command, o.err);
@@ -81,6 +88,60 @@ START_TEST(exercise_can_fail_and_pass) {
     if (strchr(listed, '0' + chapter) == NULL) return;
     enter_folder();
     runs_as_it_should(chapter, variant);
+}
+END_TEST
+
+// ---- hunts
+
+enum { MOST_HUNTS = 12 };
+
+// Number `index` of $TEST_HUNTS ("5-1 5-2 …"); false: there are fewer.
+static bool hunt_at(int index, char *name, size_t size) {
+    const char *listed = getenv("TEST_HUNTS");
+    ck_assert_msg(listed != NULL, "`make test` sets what this needs");
+    for (; *(listed += strspn(listed, " ")) != 0; listed += strcspn(listed, " "))
+        if (index-- == 0) {
+            snprintf(name, size, "%.*s", (int)strcspn(listed, " "), listed);
+            return true;
+        }
+    return false;
+}
+
+// A folder of the build folder, absolute.
+static const char *built(const char *name) {
+    static char path[1000];
+    const char *build = getenv("TEST_BUILD");
+    snprintf(path, sizeof path, "%s/../%s", build[0] == '/' ? build : in_repository(build), name);
+    return path;
+}
+
+// The hunt's copy of the chapter lacks marks of exercises, and one line; another may stand there.
+static void one_line_differs(const char *folder, const char *hunt) {
+    char command[4000];
+    snprintf(command, sizeof command,
+             "for f in %s/%s/*; do sed '/\\/\\/ exercise [0-9]: /d' '%s'/%s/$(basename $f) | "
+             "diff - $f; done >differences; "
+             "test $(grep -c '^<' differences) = 1 && test $(grep -c '^>' differences) -le 1",
+             built(hunt), folder, in_repository("."), folder);
+    ck_assert_msg(system(command) == 0, "%s: more than a line differs:\n%s", hunt,
+                  file_text("differences"));
+}
+
+START_TEST(hunt_shows_its_bug) {
+    char hunt[12], name[40], place[60];
+    if (!hunt_at(_i, hunt, sizeof hunt)) return;
+    enter_folder();
+    const char *folder = folder_of(hunt[0] - '0');
+    snprintf(name, sizeof name, "../hunt-%s", hunt);
+    snprintf(place, sizeof place, "hunt-%s/%s/", hunt, folder);
+    Outcome o = run_program(name, "--json -");
+    outcome_json(&o, 3);
+    ck_assert_msg(o.seconds < MOST_SECONDS, "hunt %s took %.0f s", hunt, o.seconds);
+    ck_assert_msg(strstr(o.err, "softgpu: ") != NULL && strstr(o.err, place) != NULL,
+                  "hunt %s: no finding names a line of it:\n%s", hunt, o.err);
+
+    snprintf(name, sizeof name, "hunt-%s", hunt);
+    one_line_differs(folder, name);
 }
 END_TEST
 
@@ -121,10 +182,8 @@ static void make_toy(void) {
 
 // What the tool prints; it must end with that status.
 static char *tool(int status, const char *arguments) {
-    const char *build = getenv("TEST_BUILD");
-    char command[1000];
-    snprintf(command, sizeof command, "%s/../exercise %s >out 2>&1",
-             build[0] == '/' ? build : in_repository(build), arguments);
+    char command[2000];
+    snprintf(command, sizeof command, "%s %s >out 2>&1", built("exercise"), arguments);
     const int ended = system(command);
     char *text = file_text("out");
     ck_assert_msg(ended == status << 8, "%s:\n%s", command, text);
@@ -238,6 +297,45 @@ START_TEST(a_learners_file_is_never_overwritten) {
 }
 END_TEST
 
+// ---- make diff-M-N
+
+static int shell(const char *format, const char *argument) {
+    char command[3000];
+    snprintf(command, sizeof command, format, in_repository("."), argument);
+    return system(command);
+}
+
+// Files of the table exist; each pair shows what has been added and taken away, and no marks.
+START_TEST(diffs_show_what_changed) {
+    enter_folder();
+    char *table = file_text(in_repository("common/course/diff.txt"));
+    int rows = 0;
+    for (char *line = strtok(table, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        char pair[8], before[200], after[200];
+        if (line[0] == '#') continue;
+        ck_assert_int_eq(sscanf(line, "%7s %199s %199s", pair, before, after), 3);
+        ck_assert_msg(file_exists(in_repository(before)), "%s", line);
+        ck_assert_msg(file_exists(in_repository(after)), "%s", line);
+        rows++;
+    }
+    ck_assert_int_ge(rows, 8);
+    char *here = realpath(".", NULL);
+    char arguments[2000];
+    snprintf(arguments, sizeof arguments, "2-3 >'%s/out'", here);
+    ck_assert_int_eq(shell("cd '%s' && sh common/course/diff.sh %s", arguments), 0);
+    const char *text = file_text("out");
+    ck_assert_ptr_nonnull(
+        strstr(text, "02_tiled/two_pass.cu → 03_online_softmax/normalise_once.cu"));
+    ck_assert_ptr_nonnull(strstr(text, "\n-    // pass 1: maximum and denominator\n"));
+    ck_assert_ptr_nonnull(strstr(text, "\n+"));
+    ck_assert_ptr_null(strstr(text, "exercise 1: begin"));
+    snprintf(arguments, sizeof arguments, "1-9 2>'%s/out'", here);
+    ck_assert_int_eq(shell("cd '%s' && sh common/course/diff.sh %s", arguments), 2 << 8);
+    ck_assert_ptr_nonnull(
+        strstr(file_text("out"), "diff-1-9: no such pair of chapters; there are:"));
+}
+END_TEST
+
 Suite *suite_exercises(void) {
     Suite *suite = suite_create("exercises");
     TCase *tool_case = tcase_create("tool");
@@ -246,10 +344,12 @@ Suite *suite_exercises(void) {
     tcase_add_test(tool_case, hints_are_for_the_first_open_part);
     tcase_add_test(tool_case, mistakes_of_an_author_are_named);
     tcase_add_test(tool_case, a_learners_file_is_never_overwritten);
+    tcase_add_test(tool_case, diffs_show_what_changed);
     suite_add_tcase(suite, tool_case);
     TCase *kernels = tcase_create("kernels");
     tcase_set_timeout(kernels, 2 * MOST_SECONDS);
     tcase_add_loop_test(kernels, exercise_can_fail_and_pass, 0, CHAPTERS * VARIANTS);
+    tcase_add_loop_test(kernels, hunt_shows_its_bug, 0, MOST_HUNTS);
     suite_add_tcase(suite, kernels);
     return suite;
 }

@@ -70,8 +70,8 @@ static int bug_at(const char *unit, const char *path, const char *line) {
 static void write_seeded(FILE *to, int bug, char *line, bool plain) {
     char *comment = strstr(line, " //");
     if (plain) {
-        fprintf(to, "%.*s%s\n", bugs[bug].instead[0] ? (int)strspn(line, " ") : 0, line,
-                bugs[bug].instead);
+        if (bugs[bug].instead[0])
+            fprintf(to, "%.*s%s\n", (int)strspn(line, " "), line, bugs[bug].instead);
         return;
     }
     line[comment ? (size_t)(comment - line) : strcspn(line, "\n")] = 0;
