@@ -16,7 +16,7 @@ endif
 .DELETE_ON_ERROR:
 .SECONDARY:
 .DEFAULT_GOAL := help
-.PHONY: help softgpu timeline splits split-shapes latency compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
+.PHONY: help softgpu timeline flexible splits split-shapes latency compare feeds feeds-256 ladder table-fa1 table-fp8 validate test test-figures test-long test-sanitized run-sanitized bench-softgpu format check-format clean lessons forms setup-compiler
 
 # ---- the CUDA compiler: the one found, or one that `make` installs into build/toolkit
 NVCC := $(shell sh common/setup/nvcc.sh $(BUILD))
@@ -96,6 +96,7 @@ help:
 	@echo "make compare          all steps of all chapters on one problem: table, CSV and picture in results/"
 	@echo "make feeds            what a tile of K and V costs each unit, by step and head_dim"
 	@echo "make timeline         what the warpgroups of chapter 5's steps do when: results/timeline.png"
+	@echo "make flexible         what score mods and mask mods cost in chapter 8, and what block masks save"
 	@echo "make splits           what the number of splits does in chapter 9: results/splits.png"
 	@echo "make split-shapes     its choice of splits beside the best of a sweep, for 30 problems (minutes)"
 	@echo "make latency          what a token takes there, from 1 to 64 sequences of 1k to 128k keys (minutes)"
@@ -298,7 +299,7 @@ table-fa1: softgpu $(BUILD)/$(VARIANT)/chapter-4/run
 $(BUILD)/obj/common/plot/fp8_error.o: CFLAGS += $(CUDA_INCLUDE)
 $(BUILD)/obj/common/plot/fp8_error.o: | $(NVCC)
 $(BUILD)/fp8_error: $(call objects,common/plot/fp8_error.c $(addprefix common/harness/,model_fp8.c \
-        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c lengths.c \
+        model.c reference.c convert.c parallel.c random.c problem.c sample.c scatter.c npy.c files.c input.c lengths.c mods.c \
         cache.c cache_input.c rotary.c))
 	@echo "  link    $@"
 	@$(CC) $(OPT) -pthread $^ -o $@ -lm
@@ -339,6 +340,10 @@ timeline: softgpu $(BUILD)/$(VARIANT)/chapter-5/run
 	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/timeline.py results/timeline.json results/timeline.png
 	@echo && echo "results/timeline.json  results/timeline.png"
 
+# What score mods and mask mods cost, and what block masks save (a minute).
+flexible: softgpu $(BUILD)/$(VARIANT)/chapter-8/run
+	@python3 common/plot/flexible.py $(BUILD)/$(VARIANT)/chapter-8/run
+
 # What the number of splits does in chapter 9, and the one that auto-split chooses.
 splits: softgpu $(BUILD)/$(VARIANT)/chapter-9/run
 	@$$(sh common/setup/plot_python.sh $(BUILD)) common/plot/splits.py $(BUILD)/$(VARIANT)/chapter-9/run results/splits.csv results/splits.png
@@ -374,11 +379,11 @@ SOFTGPU_SUITES := ptx_module ptx_parser table flow lower arithmetic integer conv
     definedness race race_lanes race_global writes race_wgmma cluster descriptor wgmma wgmma_rules \
     toy_hopper tensor_map bulk bulk_rules target threads trace \
     tcgen05_move tcgen05_mma tcgen05_order tcgen05_copy tcgen05_sparse tcgen05_fields launch_control
-HARNESS_SUITES := reference npy options check model_fp8 scatter sample run predict explain varlen lengths cache cache_files
+HARNESS_SUITES := reference npy options check model_fp8 scatter sample run predict explain varlen lengths cache cache_files mods
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs exercises markdown
 CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent \
-    blackwell blackwell_backward varlen decode torch
+    blackwell blackwell_backward flexible varlen decode torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)

@@ -5,6 +5,7 @@
 #include "../04_recompute_backward/recompute_tensor_cores.h"
 #include "counters.h"
 #include "exp2_emulation.h"
+#include "flexible.h"
 #include "gemm_only.h"
 #include "lazy_rescale.h"
 #include "one_cta.h"
@@ -18,11 +19,13 @@ static const int head_dims[] = {64, 128, 0};
 
 // Blackwell has no wgmma: before its own steps stands FlashAttention-2, chapter 3's last, and before
 // those of the backward chapter 4's last.
-static const Step *const steps[] = {
-    &naive_step,        &cp_async_step,       &tcgen05_step,
-    &p_in_tmem_step,    &pingpong_step,       &exp2_emulation_step,
-    &lazy_rescale_step, &persistent_lpt_step, &recompute_tensor_cores_step,
-    &one_cta_step,      &two_cta_step,        &gemm_only_step};
+static const Step *const steps[] = {&naive_step,        &cp_async_step,
+                                    &tcgen05_step,      &p_in_tmem_step,
+                                    &pingpong_step,     &exp2_emulation_step,
+                                    &lazy_rescale_step, &persistent_lpt_step,
+                                    &flexible_step,     &recompute_tensor_cores_step,
+                                    &one_cta_step,      &two_cta_step,
+                                    &gemm_only_step};
 
 const Chapter chapter = {
     .number = 8,
@@ -32,6 +35,7 @@ const Chapter chapter = {
     .min_capability = 100,
     .arch_specific = true,
     .head_dims = head_dims,
+    .has_mods = true,
     .has_backward = true,
     .default_backward = false,
     .backward_apart = true,
@@ -55,5 +59,5 @@ const Chapter chapter = {
                .seqlen_k = 2048,
                .head_dim = 128,
                .dtype = DTYPE_BF16},
-    .remark = say_rescales,
+    .remark = say_counts,
 };

@@ -29,8 +29,17 @@ typedef struct {
 #define COUNTERS_BYTES(blocks)                                                                     \
     (sizeof(Counters) + (size_t)(blocks)*COUNTING_WARPS * sizeof(WarpCount))
 
-// How often the step that has run on `a` has let O be, as a sentence; nothing if it doesn't count.
-void say_rescales(const Step *step, const Attention *a, char *sentence, size_t size);
+// What a block mask says (block_mask.h), of all pairs of tiles together.
+typedef struct {
+    int64_t blocks, visited, partial; // of keys: all, in either list, in the partial one
+} BlockCounts;
+
+// Copies the counts of the mask in a->workspace to the host and adds them up.
+cudaError_t count_block_mask(const Attention *a, BlockCounts *counts);
+
+// How often the step that has run on `a` has let O be, and what it has not visited at all, as a
+// sentence; nothing if it doesn't count.
+void say_counts(const Step *step, const Attention *a, char *sentence, size_t size);
 
 #ifdef __cplusplus
 }

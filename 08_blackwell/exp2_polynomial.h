@@ -30,10 +30,6 @@ __device__ static constexpr float exp2_coefficient(int degree, int k) {
     return c[degree - 3][k - 1];
 }
 
-__device__ static inline Pair both(float x) {
-    return pair_of(x, x);
-}
-
 // The integer sum that the last step is.
 __device__ static inline float add_to_exponent(float power, float n) {
     return __uint_as_float((__float_as_uint(n) << 23) + __float_as_uint(power));

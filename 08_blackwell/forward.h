@@ -6,6 +6,8 @@
 //   LAZY             O is rescaled only where a row's maximum has grown by more than THRESHOLD
 //   PERSISTENT       a block takes one pair of tiles after the other, the longest first
 //   SOFTMAX          false only in the exhibit gemm-only
+//   FLEXIBLE         blocks of keys come from lists (block_mask.h), scores go through the function
+//                    SCORE_MOD (mods.h); only if PERSISTENT
 //
 // A thread block has two tiles of 128 query rows of a head, and they take turns: while one is in its
 // softmax, the tensor core multiplies the other's. The one thread that starts all products makes
@@ -26,6 +28,10 @@
 #include "pipeline.h"
 #include "products.h"
 #include "softmax.h"
+
+#ifndef SCORE_MOD // flexible_….cu define it
+#define SCORE_MOD SCORE_NONE
+#endif
 
 // LAZY: how far a row's weights may outgrow 1, in powers of 2. 2^8 is no burden to any of P's types.
 static const float THRESHOLD = 8;
@@ -131,6 +137,9 @@ __device__ static inline void multiply(const Smem<T, HEAD_DIM> &smem, uint32_t t
             wait_full(barriers, v_use);
             for (int tile = 0; tile < TILES; tile++) {
                 multiply_values<T, HEAD_DIM>(smem, tmem, tile, v_use, block, j == 0);
+                // Before S: what takes V's place should come under P V, which leaves half of shared
+                // memory's bandwidth, not under the next S, which takes all of it.
+                if (tile == 1) tcgen05_commit(&barriers->kv_empty[v_use % smem.STAGES]);
                 if (j + 1 == blocks) {
                     tcgen05_commit(&barriers->o_full[tile]);
                     continue;
@@ -141,7 +150,6 @@ __device__ static inline void multiply(const Smem<T, HEAD_DIM> &smem, uint32_t t
                 tcgen05_commit(&barriers->s_full[tile]);
                 if (j + 2 == blocks) tcgen05_commit(&barriers->q_empty[tile]);
             }
-            tcgen05_commit(&barriers->kv_empty[v_use % smem.STAGES]);
             if (j + 1 < blocks) tcgen05_commit(&barriers->kv_empty[k_use % smem.STAGES]);
             use += j + 1 < blocks ? 2 : 1;
         }
@@ -193,10 +201,49 @@ __device__ static inline void store_weights(Barriers<STAGES> *barriers, int tile
     }
 }
 
+// A row of scores and what is in its way.
+typedef struct {
+    UnmaskedKeys unmasked; // of the tile
+    MaskRow row;           // FLEXIBLE: what the mask mod knows of it
+    ScoreHead head;        // and the score mod, of its head
+} RowMask;
+
+__device__ static inline RowMask row_mask(const Attention &a, const Work &work, int first_row,
+                                          int row) {
+    RowMask mask;
+    if (FLEXIBLE) {
+        mask.row = mask_row(a, work.batch, row);
+        mask.head = score_head(a, work.head);
+    } else {
+        mask.unmasked = keys_without_mask(a, first_row);
+    }
+    return mask;
+}
+
+// A score mod sees scaled scores: the factor is then log2(e) alone.
+__device__ static inline Exponent forward_exponent(const Attention &a) {
+    return SCORE_MOD == SCORE_NONE ? exponent_of(a.softmax_scale, a.softcap) : exponent_of(1, 0);
+}
+
+// FLEXIBLE: finish_scores for the block of an entry; returns the largest score.
+__device__ static inline float finish_modified(float (&s_reg)[KEYS], const Attention &a,
+                                               const Exponent &exponent, const RowMask &mask,
+                                               int entry, int details, int tile, uint32_t s_tmem) {
+    const int key = (entry >> ENTRY_SHIFT) * KEYS;
+    const bool partial = entry >> tile & 1;
+    float largest = 0;
+    if (SCORE_MOD != SCORE_NONE)
+        largest = modify_scores<SCORE_MOD>(s_reg, a, mask.head, mask.row.position, key, s_tmem);
+    else if (!exponent.plain)
+        adjust_scores(s_reg, exponent);
+    if (partial) mask_partial(s_reg, a.mask_mod, mask.row, key, details);
+    return partial || SCORE_MOD == SCORE_NONE ? largest_of(s_reg) : largest;
+}
+
 template <typename T, int HEAD_DIM>
 __device__ static inline void soften(const Attention &a, const Smem<T, HEAD_DIM> &smem, int tile,
                                      uint32_t tmem) {
-    const Exponent exponent = exponent_of(a.softmax_scale, a.softcap);
+    const Exponent exponent = forward_exponent(a);
     const int thread = threadIdx.x % WARPGROUP;
     const uint32_t s_tmem = tmem_quarter(tmem, threadIdx.x / 32) + s_column(tile);
     auto *barriers = smem.barriers();
@@ -204,9 +251,15 @@ __device__ static inline void soften(const Attention &a, const Smem<T, HEAD_DIM>
     uint32_t block = 0;
     for (uint32_t n = 0; receive_work(&work, &barriers->mailbox, n); n++) {
         const int first_row = work->first_row + tile * ROWS, own_row = first_row + thread;
-        const UnmaskedKeys unmasked = keys_without_mask(a, first_row);
+        const RowMask mask = row_mask(a, *work, first_row, own_row);
         Row row = {-CUDART_INF_F, 0};
-        int key = work->last_key; // of the block
+        int key = FLEXIBLE ? 0 : work->last_key; // of the block
+        const int warp = threadIdx.x / 32;
+        int entry = 0, details = 0;
+        if (FLEXIBLE && work->blocks > 0) {
+            entry = entry_of(*work, 0);
+            details = details_of(*work, 0, warp);
+        }
         for (int left = work->blocks; left > 0; left--, block++, key -= KEYS) {
             float s_reg[KEYS], factor = 1;
             mbarrier_wait(&barriers->s_full[tile], block % 2);
@@ -214,10 +267,21 @@ __device__ static inline void soften(const Attention &a, const Smem<T, HEAD_DIM>
             PHASE("softmax");
             load_scores(s_reg, s_tmem);
             if (SOFTMAX) {
-                finish_scores(s_reg, a, exponent, unmasked, own_row, key);
-                factor = raise_maximum(&row, largest_of(s_reg) * exponent.factor);
+                float largest;
+                if (FLEXIBLE) {
+                    largest =
+                        finish_modified(s_reg, a, exponent, mask, entry, details, tile, s_tmem);
+                } else {
+                    finish_scores(s_reg, a, exponent, mask.unmasked, own_row, key);
+                    largest = largest_of(s_reg);
+                }
+                factor = raise_maximum(&row, largest * exponent.factor);
             }
-            if (key != work->last_key) { // there are older blocks
+            if (FLEXIBLE && left > 1) {
+                entry = entry_of(*work, work->blocks - left + 1);
+                details = details_of(*work, work->blocks - left + 1, warp);
+            }
+            if (left < work->blocks) { // there are older blocks
                 barriers->growth[tile][thread] = factor;
                 mbarrier_arrive(&barriers->grown[tile]);
             }
@@ -245,19 +309,19 @@ __device__ static inline void release_output(Barriers<STAGES> *barriers, int til
     mbarrier_arrive(&barriers->p_full[tile]);
 }
 
-// Between two blocks: O of the blocks before `block` times what this block's softmax says, the
-// kernel's use number `use` of that. Counts whether it was.
+// Between two blocks: O of the blocks before this one times what this block's softmax says, the
+// kernel's use number `use` of that. Counts whether it was. P V of the block before is done: the
+// commit that says so is the one behind S of this block, and the softmax has waited for that before it
+// said anything of growth.
 template <int HEAD_DIM, int STAGES>
 __device__ static inline void correct(Barriers<STAGES> *barriers, int tile, int row,
-                                      uint32_t o_tmem, uint32_t block, uint32_t use,
-                                      uint32_t *rescales) {
+                                      uint32_t o_tmem, uint32_t use, uint32_t *rescales) {
     mbarrier_wait(&barriers->grown[tile], use % 2);
     const float factor = barriers->growth[tile][row];
     if (SOFTMAX && (!LAZY || __any_sync(0xffffffffu, factor != 1))) { // a warp moves O together
         ++*rescales;
         // exercise 3: begin
-        mbarrier_wait(&barriers->s_full[tile], block % 2); // the products before are done
-        tcgen05_fence_after();
+        tcgen05_fence_after(); // behind those products
         rescale_output<HEAD_DIM>(o_tmem, factor);
         tmem_store_wait();
         // exercise 3: end
@@ -303,8 +367,8 @@ __device__ static inline void correct_and_finish(const Attention &a, const Smem<
         const int blocks = work->blocks;
         for (int j = 1; j < blocks; j++)
             for (int tile = 0; tile < TILES; tile++)
-                correct<HEAD_DIM>(barriers, tile, row, o_tmem + tile * next, block + j,
-                                  block + j - 1 - pair, &rescales);
+                correct<HEAD_DIM>(barriers, tile, row, o_tmem + tile * next, block + j - 1 - pair,
+                                  &rescales);
         block += blocks;
         use += 2 * blocks;
         for (int tile = 0; tile < TILES; tile++, use++)

@@ -2,6 +2,7 @@
 #ifndef LAUNCH_H
 #define LAUNCH_H
 
+#include "block_mask.h"
 #include "counters.h"
 
 static inline int64_t pairs_of(const Attention *a) {
@@ -9,7 +10,15 @@ static inline int64_t pairs_of(const Attention *a) {
 }
 
 static inline size_t forward_workspace(const Attention *a) {
+    if (FLEXIBLE) return block_mask_at(a) + block_mask_bytes(a);
     return PERSISTENT || LAZY ? COUNTERS_BYTES(pairs_of(a)) : 0;
+}
+
+// FLEXIBLE: the block mask has sorted them.
+static inline LongestTile longest_pair(const Attention *a) {
+    if (FLEXIBLE && a->mask_mod != MASK_NONE) return FIRST_IS_LONGEST;
+    const LongestTile longest = longest_tile(a->window_left, a->window_right);
+    return FLEXIBLE && longest != ALL_EQUAL ? FIRST_IS_LONGEST : longest;
 }
 
 // The order of the pairs of tiles: chapter 7's, longest first in sections that the L2 holds the K
@@ -24,7 +33,7 @@ static inline cudaError_t make_order(TileOrder *order, int *sms, const Attention
     if (error != cudaSuccess) return error;
     *order = make_tile_order(ORDER_L2, a->batch, a->heads, a->kv_heads,
                              tiles_of(a->seqlen_q, TILES * ROWS), a->seqlen_k * a->head_dim * 4,
-                             l2_budget(l2_bytes), longest_tile(a->window_left, a->window_right));
+                             l2_budget(l2_bytes), longest_pair(a));
     return cudaSuccess;
 }
 

@@ -44,7 +44,10 @@ __device__ static inline void send_work(Mailbox *mailbox, uint32_t n, const Atte
     mbarrier_wait(&mailbox->empty[slot], n / MAILS % 2 ^ 1); // a new mailbox is empty
     if (place < (uint32_t)order.places) {
         const TileWork tile = tile_of(&order, place);
-        find_work(&mailbox->work[slot], a, tile.batch, tile.head, tile.tile * rows, rows);
+        if (FLEXIBLE)
+            find_listed_work(&mailbox->work[slot], a, tile.batch, tile.head, tile.tile);
+        else
+            find_work(&mailbox->work[slot], a, tile.batch, tile.head, tile.tile * rows, rows);
     } else {
         mailbox->work[slot].blocks = -1;
     }

@@ -18,13 +18,12 @@
 //   kv_empty    multiply → load          its use     its products have been done
 //     and       load → correction        its use     O may be written to the buffer
 //               store → load             its use     and has been read
-//   s_full      multiply → softmax,      block       S has come, and O is there without this block
-//               correction
+//   s_full      multiply → softmax       block       S has come, and O is there without this block
 //   p_full      softmax, correction      block       the first keys' P has been written, S read; O
 //               → multiply                           has been rescaled, or may begin anew
 //   p_rest      softmax → multiply       block       the other keys' P has been written
 //   grown       softmax → correction     block       by what O is to be multiplied, for each block
-//                                                    but a tile's first
+//                                                    but a tile's first; behind s_full, so O is there
 //   sum_full    softmax → correction     n           and at the tile's end
 //   sum_empty   correction → softmax     n           that has been read
 //   o_full      multiply → correction    tile        O is complete

@@ -10,6 +10,7 @@
 #include "device/tcgen05.h"
 #include "device/tma.h"
 #include "exp2_polynomial.h"
+#include "mods.h"
 #include "work.h"
 
 // Where exponentials are emulated: one pair of so many, of a row's first pairs. Not of the last keys,
@@ -44,14 +45,41 @@ __device__ static inline void mask_scores(float (&s_reg)[KEYS], const Attention 
         if (i < begin) s_reg[i] = -CUDART_INF_F;
 }
 
-// s_reg: products → what the exponent's factor multiplies, masked.
+// s_reg: products → what the exponent's factor multiplies.
+__device__ static inline void adjust_scores(float (&s_reg)[KEYS], const Exponent &exponent) {
+#pragma unroll
+    for (int i = 0; i < KEYS; i++) s_reg[i] = adjusted(s_reg[i], exponent);
+}
+
+// The same, masked.
 __device__ static inline void finish_scores(float (&s_reg)[KEYS], const Attention &a,
                                             const Exponent &exponent, UnmaskedKeys unmasked,
                                             int row, int key) {
-    if (!exponent.plain)
-#pragma unroll
-        for (int i = 0; i < KEYS; i++) s_reg[i] = adjusted(s_reg[i], exponent);
+    if (!exponent.plain) adjust_scores(s_reg, exponent);
     if (key < unmasked.from || key + KEYS > unmasked.to) mask_scores(s_reg, a, row, key);
+}
+
+// FLEXIBLE: scores of a partial block's keys that the row doesn't see → -inf. The mask is asked for
+// 32 keys at a time, each by the same few instructions (the first keys' bits end up in words[0]),
+// and only where the warp's details say neither "none" nor "all".
+__device__ static inline void mask_partial(float (&s_reg)[KEYS], int mask, const MaskRow &row,
+                                           int key, int details) {
+    uint32_t words[KEYS / 32] = {};
+#pragma unroll 1
+    for (int i = 0; i < KEYS; i += 32) {
+#pragma unroll
+        for (int w = 1; w < KEYS / 32; w++) words[w - 1] = words[w];
+        const bool any = details >> i / 32 & 1, all = details >> (i / 32 + 4) & 1;
+        words[KEYS / 32 - 1] = all ? 0xffffffffu : any ? mask_word(mask, row, key + i) : 0;
+    }
+#pragma unroll
+    for (int from = 0; from < KEYS; from += 32) {
+        const uint32_t word = words[from / 32];
+        if (details >> (from / 32 + 4) & 1) continue;
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            if ((word & 1u << i) == 0) s_reg[from + i] = -CUDART_INF_F;
+    }
 }
 
 // The largest, in four chains: the maximum of three is one instruction.
@@ -65,6 +93,56 @@ __device__ static inline float largest_of(const float (&s_reg)[KEYS]) {
         for (int chain = 0; chain < 4; chain++)
             largest[chain] = fmaxf(fmaxf(largest[chain], s_reg[i + chain]), s_reg[i + 4 + chain]);
     return fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+}
+
+// The smallest, as largest_of.
+__device__ static inline float smallest_of(const float (&s_reg)[KEYS]) {
+    float smallest[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) smallest[i] = fminf(s_reg[i], s_reg[i + 4]);
+#pragma unroll
+    for (int i = 8; i < KEYS; i += 8)
+#pragma unroll
+        for (int chain = 0; chain < 4; chain++)
+            smallest[chain] = fminf(fminf(smallest[chain], s_reg[i + chain]), s_reg[i + 4 + chain]);
+    return fminf(fminf(smallest[0], smallest[1]), fminf(smallest[2], smallest[3]));
+}
+
+// FLEXIBLE: s_reg: products → scores, scaled and modified; returns the largest, found in the same
+// stretch of code as the scores: it costs less there. Where the whole warp can it goes a shorter way.
+template <int SCORE>
+__device__ static inline float modify_scores(float (&s_reg)[KEYS], const Attention &a,
+                                             const ScoreHead &head, int position, int key,
+                                             uint32_t s_tmem) {
+    const uint32_t warp = 0xffffffffu;
+    const float scale = a.softmax_scale;
+    const float distance = (float)(position - key); // whole numbers, exact below 2^24
+    if (SCORE == SCORE_SOFTCAP) {
+        // The short way first: where it was right, its results are as near 0 as it asks for. (They
+        // grow with the products.) If not, S still stands in tensor memory.
+        softcap_near(s_reg, scale, head);
+        const float largest = largest_of(s_reg);
+        const float farthest = fmaxf(largest, -smallest_of(s_reg));
+        if (__all_sync(warp, farthest <= head.cap * SOFTCAP_NEAR)) return largest;
+        load_scores(s_reg, s_tmem);
+    }
+    if (SCORE == SCORE_ALIBI) {
+        const bool before = __all_sync(warp, distance >= KEYS - 1); // the keys, the row
+        if (before || __all_sync(warp, distance <= 0)) {
+            alibi_on_one_side(s_reg, scale, -head.slope * fabsf(distance),
+                              before ? head.slope : -head.slope);
+            return largest_of(s_reg);
+        }
+    }
+    const Pair scales = both(scale);
+#pragma unroll
+    for (int i = 0; i < KEYS; i += 2) {
+        float x, y;
+        pair_take(&x, &y, pair_multiply(pair_of(s_reg[i], s_reg[i + 1]), scales));
+        s_reg[i] = score_mod<SCORE>(x, distance - i, head);
+        s_reg[i + 1] = score_mod<SCORE>(y, distance - (i + 1), head);
+    }
+    return largest_of(s_reg);
 }
 
 // Is pair k of a row's numbers computed by a polynomial, rather than by the MUFU?

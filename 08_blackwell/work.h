@@ -4,6 +4,11 @@
 #ifndef WORK_H
 #define WORK_H
 
+#ifndef FLEXIBLE // flexible_….cu define it (forward.h)
+#define FLEXIBLE false
+#endif
+
+#include "block_mask.h"
 #include "device/fused.h"
 #include "forward_tile.h"
 
@@ -12,6 +17,9 @@ typedef struct __align__(16) {
     int first_row;
     int blocks;   // of keys
     int last_key; // the first key of the last block
+    // FLEXIBLE: the blocks stand in lists instead, the partial ones first
+    int partial, capacity; // how many those are; entries of each list
+    int *lists;
 }
 Work;
 
@@ -41,8 +49,37 @@ __device__ static inline void find_work_of_block(Work *work, const Attention &a,
     find_work(work, a, block.batch, block.head, (int)block.tile * rows, rows);
 }
 
+// FLEXIBLE: *work from the block mask. Pairs are numbered by their work: 0 has most.
+__device__ static inline void find_listed_work(Work *work, const Attention &a, int batch, int head,
+                                               int pair) {
+    const BlockMask mask = block_mask_of(&a);
+    const int which = mask.masks > 1 ? batch : 0;
+    const int first = mask.order[which * mask.pairs + pair];
+    const int *counts = mask.counts + (which * mask.pairs + first) * LISTS;
+    work->batch = batch;
+    work->head = head;
+    work->kv_head = kv_head_of(head, a.heads, a.kv_heads);
+    work->first_row = first * PAIR_ROWS;
+    work->blocks = counts[0] + counts[1];
+    work->last_key = 0; // nobody asks, but one load may bring its neighbours and it
+    work->partial = counts[0];
+    work->capacity = mask.capacity;
+    work->lists = block_lists(&mask, which, first);
+}
+
+// FLEXIBLE: the entry of block j.
+__device__ static inline int entry_of(const Work &work, int j) {
+    return work.lists[j < work.partial ? j : work.capacity + j - work.partial];
+}
+
+// FLEXIBLE: a partial block's details, for a warp of the pair's rows; of a full block anything.
+__device__ static inline int details_of(const Work &work, int j, int warp) {
+    return j < work.partial ? block_details(work.lists, work.capacity, j)[warp] : 0;
+}
+
 // The first key of block j of the work.
 __device__ static inline int key_of(const Work &work, int j) {
+    if (FLEXIBLE) return (entry_of(work, j) >> ENTRY_SHIFT) * KEYS;
     return work.last_key - j * KEYS;
 }
 

@@ -18,6 +18,10 @@ __device__ static inline void pair_take(float *first, float *second, Pair pair) 
     asm("mov.b64 {%0, %1}, %2;" : "=f"(*first), "=f"(*second) : "l"(pair));
 }
 
+__device__ static inline Pair both(float x) {
+    return pair_of(x, x);
+}
+
 // fma.rn.f32x2: a b + c.
 __device__ static inline Pair pair_fma(Pair a, Pair b, Pair c) {
     Pair result;

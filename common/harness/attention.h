@@ -14,6 +14,10 @@ extern "C" {
 
 typedef enum { DTYPE_FP32, DTYPE_FP16, DTYPE_BF16, DTYPE_FP8 } Dtype;
 
+// Flexible attention: functions of scores, and of rows and keys, by name (harness/mods.h).
+typedef enum { SCORE_NONE, SCORE_ALIBI, SCORE_SOFTCAP } ScoreMod;
+typedef enum { MASK_NONE, MASK_CAUSAL, MASK_WINDOW, MASK_DOCUMENT, MASK_PREFIX_LM } MaskMod;
+
 // Tensors are contiguous, (batch, seqlen, heads, head_dim), element type `dtype`; lse is fp32
 // (batch, heads, seqlen_q), the natural logarithm of the sum of exp of the scaled scores, -inf for
 // rows that see no key (their o is 0). Query head h reads K/V head h / (heads / kv_heads).
@@ -93,6 +97,12 @@ typedef struct {
     // stands for k_scale[b * kv_heads + head] (or v_scale) times itself.
     Dtype kv_dtype;
     const float *k_scale, *v_scale; // NULL unless fp8
+    // flexible attention: of the scaled scores; of rows and keys, in addition to the window
+    ScoreMod score_mod;
+    MaskMod mask_mod;
+    float score_number; // what the mod's name is given with, if it takes a number
+    int mask_number;
+    const int *documents; // (batch, seqlen_k): the document that a key is in; NULL: there are none
 } Attention;
 
 // How a step rounds that multiplies e4m3 numbers: the limits of its errors come from a model that
@@ -122,9 +132,13 @@ typedef struct {
     const Fp8 *fp8;                                   // NULL: the step computes in the dtype
     bool varlen, sinks; // can do variable lengths; attention sinks. Others aren't asked to
     bool cache;         // can do a cache; what of it (pages, new keys, fp8) `refuses` says
+    bool mods;          // can do score mods and mask mods
     int page_size;  // its cache is in pages of so many keys where nobody says otherwise; 0: isn't
     bool whole_gpu; // its blocks share the work out among themselves: no sample can stand for all
     bool fp8_if_asked; // fp8 says how it rounds with --dtype fp8; else it computes in the dtype
+    // What is computed once for all launches on a problem, of its sizes and its mask alone, into the
+    // workspace, which launches leave as it is. Timed apart. NULL: nothing.
+    cudaError_t (*prepare)(const Attention *a);
 } Step;
 
 #ifdef __cplusplus

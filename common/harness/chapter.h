@@ -30,6 +30,7 @@ typedef struct {
     bool backward_apart;
     bool has_varlen, has_sinks; // some step beside naive takes these; chapter 1: naive does
     bool has_cache;             // some step takes a cache, splits and new keys
+    bool has_mods;              // some step takes score mods and mask mods
     bool memory_bound;          // the table says what share of the HBM's bandwidth a step reaches
     const Step *const *steps;   // naive first, then the chapter before's last step, then its own
     int step_count;

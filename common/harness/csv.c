@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "harness/convert.h"
+#include "harness/mods.h"
 
 void write_csv_header(FILE *to) {
     fputs(
@@ -13,7 +14,7 @@ void write_csv_header(FILE *to) {
         "time_us,tflops,peak_fraction,flops,hbm_read_bytes,hbm_write_bytes,l2_read_bytes,"
         "workspace_bytes,speedup_over_naive,speedup_over_previous,o_max_error,o_limit,o_rms_error,"
         "lse_max_error,dq_max_error,dk_max_error,dv_max_error,total_q,total_k,sink,hbm_fraction,"
-        "splits,page_size,new_keys,rotary_dim,fp8_cache\n",
+        "splits,page_size,new_keys,rotary_dim,fp8_cache,score_mod,mask_mod\n",
         to);
 }
 
@@ -67,7 +68,10 @@ void write_csv(FILE *to, const Run *run) {
         fprintf(to, ",%lld,%lld,%s", (long long)total_queries(p), (long long)total_keys(p),
                 p->has_sink ? "true" : "false");
         value(to, r->hbm_fraction);
-        fprintf(to, ",%d,%d,%d,%d,%s\n", p->splits, p->cache.page_size, p->cache.new_keys,
-                p->cache.rotary_dim, p->cache.fp8 ? "true" : "false");
+        char score_mod[64], mask_mod[64];
+        fprintf(to, ",%d,%d,%d,%d,%s,%s,%s\n", p->splits, p->cache.page_size, p->cache.new_keys,
+                p->cache.rotary_dim, p->cache.fp8 ? "true" : "false",
+                score_mod_text(p, score_mod, sizeof score_mod),
+                mask_mod_text(p, mask_mod, sizeof mask_mod));
     }
 }

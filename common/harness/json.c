@@ -7,6 +7,7 @@
 
 #include "harness/cache.h"
 #include "harness/convert.h"
+#include "harness/mods.h"
 
 static void number(FILE *to, const char *name, double value) {
     if (isfinite(value))
@@ -87,7 +88,11 @@ static void write_problem(FILE *to, const Run *run, const Problem *p) {
     fprintf(to, ", \"backward\": %s, \"deterministic\": %s, \"seed\": %llu, ",
             run->backward ? "true" : "false", p->deterministic ? "true" : "false",
             (unsigned long long)p->seed);
-    fprintf(to, "\"sink\": %s, \"varlen\": ", p->has_sink ? "true" : "false");
+    char text[64];
+    named_string(to, "score_mod", score_mod_text(p, text, sizeof text));
+    fputs(", ", to);
+    named_string(to, "mask_mod", mask_mod_text(p, text, sizeof text));
+    fprintf(to, ", \"sink\": %s, \"varlen\": ", p->has_sink ? "true" : "false");
     write_lengths(to, p);
     fputs(", ", to);
     named_string(to, "input", o->input);
@@ -223,6 +228,8 @@ static void write_step(FILE *to, const Run *run, const StepResult *r) {
     named_string(to, "cache_report", r->cache_report[0] != 0 ? r->cache_report : NULL);
     fputs(", ", to);
     named_string(to, "remark", r->remark[0] != 0 ? r->remark : NULL);
+    fputs(", ", to);
+    number(to, "prepare_us", r->prepare_us);
     fprintf(to, ", \"overrun\": %s", r->overrun ? "true" : "false");
     fprintf(to, ", \"findings\": %s}", r->findings != NULL ? r->findings : "[]");
 }

@@ -10,6 +10,7 @@
 
 #include "harness/cache.h"
 #include "harness/lengths.h"
+#include "harness/mods.h"
 #include "harness/study.h"
 
 enum { MOST_COUNT = 1024 }; // of SMs and host threads, in softgpu
@@ -28,9 +29,10 @@ typedef enum {
     TAKES_SAMPLE,
     TAKES_DEVICE,
     TAKES_SWEEP,
-    TAKES_COUNT,   // text that must be a whole number from 1 to MOST_COUNT
-    TAKES_CLOCK,   // text that must be a number of GHz
-    IN_CHAPTER,    // belongs to the chapter `later`
+    TAKES_COUNT,     // text that must be a whole number from 1 to MOST_COUNT
+    TAKES_CLOCK,     // text that must be a number of GHz
+    TAKES_SCORE_MOD, // in chapters that have them; else it belongs to `later`
+    TAKES_MASK_MOD,
     WITH_STUDY,    // sets a bool where the chapter has a study; else it belongs to `later`
     STUDY_CYCLES,  // two numbers of cycles, in such a chapter
     TAKES_LENGTHS, // of every sequence of the batch, where a chapter has varlen
@@ -77,6 +79,10 @@ static const OptionLine lines[] = {
     {"causal", NULL, TAKES_NOTHING, AT(causal), 0, "no key after the query (bottom right)"},
     {"window", "L,R", TAKES_WINDOW, 0, 0, "L keys before, R after the query; -1: no limit"},
     {"softcap", "X", TAKES_REAL, AT(softcap), 0, "score = X * tanh(score / X)"},
+    {"score-mod", "NAME", TAKES_SCORE_MOD, 0, 8,
+     "none, alibi or softcap[:X]: a function of the scores (chapter 8)"},
+    {"mask-mod", "NAME", TAKES_MASK_MOD, 0, 8,
+     "none, causal, window[:N], document[:N] or prefix-lm[:N] (chapter 8)"},
     {"sink", NULL, SETS_SINK, AT(sink), 0, "one more score in each softmax (chapters 1, 7, 9)"},
     {"scale", "X", TAKES_REAL, AT(scale), 0, "of the scores; else 1/sqrt(head_dim)"},
     {"backward", NULL, TAKES_NOTHING, AT(backward), 0, "gradients too (chapters 1, 4, 5 and 8)"},
@@ -123,8 +129,6 @@ static const OptionLine lines[] = {
     {"report", "FILE", TAKES_TEXT, AT(report), 0, "softgpu's findings as JSON"},
     {"help", NULL, TAKES_NOTHING, AT(help), 0, "this text"},
     {"head-dim-v", "D", NOWHERE_YET, 0, 0, NULL},
-    {"score-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
-    {"mask-mod", "NAME", IN_CHAPTER, 0, 8, NULL},
 };
 enum { LINES = sizeof lines / sizeof *lines };
 
@@ -422,9 +426,14 @@ static bool read_option(const OptionLine *line, const char *value, const Chapter
         }
         return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
                       line->name, chapter->number, line->later);
-    case IN_CHAPTER:
-        return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
-                      line->name, chapter->number, line->later);
+    case TAKES_SCORE_MOD:
+    case TAKES_MASK_MOD:
+        if (!chapter->has_mods)
+            return refuse(message, "--%s: chapter %d does not have it; it comes with chapter %d",
+                          line->name, chapter->number, line->later);
+        if (line->takes == TAKES_SCORE_MOD)
+            return score_mod_read(value, &o->score_mod, &o->score_number, message);
+        return mask_mod_read(value, &o->mask_mod, &o->mask_number, message);
     case NOWHERE_YET: return refuse(message, "--%s: no chapter has it yet", line->name);
     }
     return false;
@@ -493,7 +502,8 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
         if (line == NULL) {
             return refuse(message, "--%.*s: unknown option; see --help", (int)length, name);
         }
-        if (line->takes == IN_CHAPTER || line->takes == NOWHERE_YET) {
+        bool of_mods = line->takes == TAKES_SCORE_MOD || line->takes == TAKES_MASK_MOD;
+        if (line->takes == NOWHERE_YET || (of_mods && !chapter->has_mods)) {
             return read_option(line, NULL, chapter, o, message);
         }
         if (value != NULL) value++;
@@ -536,6 +546,10 @@ bool options_read(int argc, char **argv, const Chapter *chapter, Options *o, Mes
     if (o->predict && (o->check_only || o->sweep != NULL)) {
         return refuse(message, "--predict: needs the times of one run; leave --%s out",
                       o->check_only ? "check-only" : "sweep");
+    }
+    if (o->softcap > 0 && o->score_mod != SCORE_NONE) {
+        return refuse(message, "--softcap and --score-mod: only one of them; a cap is a score mod, "
+                               "too: --score-mod softcap:20");
     }
     if (o->cu_seqlens_q != NULL && !lengths_fit(o, message)) return false;
     if (o->cache_seqlens != NULL && !cache_lengths_fit(o, message)) return false;

@@ -28,6 +28,10 @@ typedef struct {
     int64_t room;                      // of --input: a sequence's, where there are no pages
     int64_t window_left, window_right; // -1 = unlimited
     double softcap, scale;             // scale NAN = 1/sqrt(head_dim)
+    ScoreMod score_mod;                // harness/mods.h
+    MaskMod mask_mod;
+    double score_number;
+    int64_t mask_number;
     uint64_t seed;
     const char *input, *save;
 

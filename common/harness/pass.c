@@ -11,6 +11,7 @@
 #include "harness/cache.h"
 #include "harness/cache_buffers.h"
 #include "harness/convert.h"
+#include "harness/mods.h"
 #include "harness/npy.h"
 
 enum { WARM_UP_RUNS = 3, FEWEST_RUNS = 5, MOST_RUNS = 50 };
@@ -20,7 +21,8 @@ static const double enough_us = 500e3; // of timed runs
 enum { INPUT_Q, INPUT_K, INPUT_V, INPUT_SINK, INPUT_DOUT, INPUT_DLSE, INPUT_COUNT };
 
 typedef struct {
-    Buffer input[INPUT_COUNT], cu_seqlens_q, cu_seqlens_k, output[TENSOR_COUNT], workspace;
+    Buffer input[INPUT_COUNT], cu_seqlens_q, cu_seqlens_k, documents, output[TENSOR_COUNT],
+        workspace;
     CacheBuffers cache;
     cudaStream_t stream;
     cudaEvent_t start, stop;
@@ -54,6 +56,10 @@ static Attention attention_of(const Problem *p) {
                    .head_dim = p->built_head_dim,
                    .softmax_scale = p->scale,
                    .softcap = p->softcap,
+                   .score_mod = p->score_mod,
+                   .score_number = (float)p->score_number,
+                   .mask_mod = p->mask_mod,
+                   .mask_number = (int)p->mask_number,
                    .window_left = p->window_left,
                    .window_right = p->window_right,
                    .deterministic = p->deterministic,
@@ -108,6 +114,11 @@ bool pass_refused(const Chapter *chapter, const Step *step, const Problem *asked
         snprintf(reason, size,
                  "no cache: it reads keys that stand one after the other, as many in each "
                  "sequence; naive and chapter 9's steps read a cache");
+        return true;
+    }
+    if ((a.score_mod != SCORE_NONE || a.mask_mod != MASK_NONE) && !step->mods) {
+        snprintf(reason, size,
+                 "no score mods and no mask mods; chapter 8's step flexible has them");
         return true;
     }
     if (step->whole_gpu && p->sample != 0 && device->softgpu != NULL) {
@@ -215,10 +226,24 @@ static cudaError_t upload_lengths(const Problem *p, const Device *device, const 
     return error == cudaSuccess ? buffer_upload(buffer, cu_seqlens) : error;
 }
 
+// The document that each key is in, on the device.
+static cudaError_t upload_documents(const Problem *p, const Device *device, Buffer *buffer) {
+    const int64_t keys = p->batch * p->seqlen_k;
+    cudaError_t error = buffer_make(buffer, (size_t)keys * sizeof(int), device->guards, false);
+    if (error != cudaSuccess) return error;
+    int *documents = allocate(keys * (int64_t)sizeof *documents);
+    for (int64_t i = 0; i < keys; i++)
+        documents[i] = document_of(p, i / p->seqlen_k, i % p->seqlen_k);
+    error = buffer_upload(buffer, documents);
+    free(documents);
+    return error;
+}
+
 static void tensors_free(Tensors *t) {
     for (int i = 0; i < INPUT_COUNT; i++) buffer_free(&t->input[i]);
     buffer_free(&t->cu_seqlens_q);
     buffer_free(&t->cu_seqlens_k);
+    buffer_free(&t->documents);
     cache_free(&t->cache);
     for (int i = 0; i < TENSOR_COUNT; i++) buffer_free(&t->output[i]);
     buffer_free(&t->workspace);
@@ -253,6 +278,8 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
         error = upload_lengths(p, device, p->cu_seqlens_q, &t->cu_seqlens_q);
     if (a->varlen && error == cudaSuccess)
         error = upload_lengths(p, device, p->cu_seqlens_k, &t->cu_seqlens_k);
+    if (a->mask_mod == MASK_DOCUMENT && error == cudaSuccess)
+        error = upload_documents(p, device, &t->documents);
     for (int i = 0; i < TENSOR_COUNT && error == cudaSuccess; i++) {
         if (!tensor_wanted((TensorName)i, backward)) continue;
         error = buffer_make(&t->output[i], tensor_bytes(p, (TensorName)i), device->guards, true);
@@ -268,6 +295,7 @@ static cudaError_t tensors_make(const Pass *pass, Tensors *t) {
     a->sink = (const float *)t->input[INPUT_SINK].data;
     a->cu_seqlens_q = (const int *)t->cu_seqlens_q.data;
     a->cu_seqlens_k = (const int *)t->cu_seqlens_k.data;
+    a->documents = (const int *)t->documents.data;
     a->dlse = (const float *)t->input[INPUT_DLSE].data;
     a->o = t->output[TENSOR_O].data;
     a->lse = (float *)t->output[TENSOR_LSE].data;
@@ -287,6 +315,18 @@ static cudaError_t launch(const Pass *pass, Tensors *t, bool backward, double *u
         error = backward ? pass->step->backward(&t->attention) : pass->step->forward(&t->attention);
     }
     if (error == cudaSuccess) error = cudaGetLastError();
+    if (error == cudaSuccess) error = cudaEventRecord(t->stop, t->stream);
+    if (error == cudaSuccess) error = cudaStreamSynchronize(t->stream);
+    if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, t->start, t->stop);
+    *us = ms * 1e3;
+    return error;
+}
+
+// What the step computes once for all launches, and how long that takes.
+static cudaError_t prepare(const Pass *pass, Tensors *t, double *us) {
+    float ms = 0;
+    cudaError_t error = cudaEventRecord(t->start, t->stream);
+    if (error == cudaSuccess) error = pass->step->prepare(&t->attention);
     if (error == cudaSuccess) error = cudaEventRecord(t->stop, t->stream);
     if (error == cudaSuccess) error = cudaStreamSynchronize(t->stream);
     if (error == cudaSuccess) error = cudaEventElapsedTime(&ms, t->start, t->stop);
@@ -407,11 +447,12 @@ static bool check_outputs(const Pass *pass, Tensors *t, bool backward, StepResul
         free(bytes);
     }
     if (!backward && !check_cache(pass, t, result)) return false;
-    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + CACHE_BUFFERS + 3];
+    Buffer *buffers[INPUT_COUNT + TENSOR_COUNT + CACHE_BUFFERS + 4];
     int count = 0;
     for (int i = 0; i < INPUT_COUNT; i++) buffers[count++] = &t->input[i];
     buffers[count++] = &t->cu_seqlens_q;
     buffers[count++] = &t->cu_seqlens_k;
+    buffers[count++] = &t->documents;
     for (int i = 0; i < TENSOR_COUNT; i++) buffers[count++] = &t->output[i];
     for (int i = 0; i < CACHE_BUFFERS; i++) buffers[count++] = &t->cache.part[i];
     buffers[count++] = &t->workspace;
@@ -449,6 +490,11 @@ static bool run_pass(const Pass *pass, Tensors *t, bool backward) {
     const SoftgpuInterface *softgpu = pass->device->softgpu;
     double us;
     bool traced = softgpu != NULL && pass->timed && pass->trace != NULL;
+    if (!backward && pass->step->prepare != NULL) {
+        if (!fine(pass, result, prepare(pass, t, &us), "preparing")) return false;
+        if (pass->timed) result->prepare_us = us;
+        collect_findings(pass, result);
+    }
     if (softgpu != NULL) softgpu->stats_reset();
     if (traced) softgpu->set("trace", pass->trace);
     cudaError_t error = launch(pass, t, backward, &us);

@@ -8,6 +8,7 @@
 
 #include "harness/check.h"
 #include "harness/convert.h"
+#include "harness/mods.h"
 
 typedef struct {
     const Mismatch *m;
@@ -199,7 +200,8 @@ static void sum_tiles(const Guess *g, KeyTiles *t) {
         double s = 0;
         for (int c = 0; c < d; c++) s += (double)q[c] * in->k[at + c];
         s *= p->scale;
-        if (p->softcap > 0) s = p->softcap * tanh(s / p->softcap);
+        if (score_cap(p) > 0) s = score_cap(p) * tanh(s / score_cap(p));
+        s -= alibi_slope(p, head) * (double)llabs(row + p->seqlen_k - p->seqlen_q - j);
         double weight = exp(s - lse);
         t->weight[j / KEYS_PER_TILE] += weight;
         for (int c = 0; c < d; c++) {

@@ -40,7 +40,8 @@ int64_t unmasked_pairs(const Problem *p, int64_t b) {
 
 double problem_flops(const Problem *p, bool backward) {
     double pairs = 0;
-    bool alike = p->cu_seqlens_q == NULL && p->cache.seqlens == NULL;
+    bool alike = p->cu_seqlens_q == NULL && p->cache.seqlens == NULL &&
+                 p->mask_mod != MASK_DOCUMENT; // each sequence is cut otherwise
     for (int64_t b = 0; !alike && b < p->batch; b++) pairs += (double)unmasked_pairs(p, b);
     if (alike) pairs = (double)p->batch * (double)unmasked_pairs(p, 0);
     double forward = 4.0 * p->heads * pairs * (double)p->head_dim;

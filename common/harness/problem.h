@@ -32,6 +32,10 @@ typedef struct {
     bool causal;                       // as asked, for headings
     bool deterministic;                // the backward pass sums in a fixed order
     float scale, softcap;
+    ScoreMod score_mod; // harness/mods.h
+    MaskMod mask_mod;   // beside causal and the window
+    double score_number;
+    int64_t mask_number;
     uint64_t seed;
     int sample; // SMs simulated on softgpu; 0 = all
     bool has_sink;
@@ -94,6 +98,10 @@ static inline int64_t total_keys(const Problem *p) {
     return total;
 }
 
+// What a mask mod leaves of these ranges (mods.c).
+void mask_mod_keys(const Problem *p, int64_t b, int64_t i, int64_t *from, int64_t *to);
+void mask_mod_rows(const Problem *p, int64_t b, int64_t j, int64_t *from, int64_t *to);
+
 // The keys that query row i of sequence b sees: *from <= j < *to (none: *from == *to).
 static inline void visible_keys(const Problem *p, int64_t b, int64_t i, int64_t *from,
                                 int64_t *to) {
@@ -104,6 +112,7 @@ static inline void visible_keys(const Problem *p, int64_t b, int64_t i, int64_t 
     *from = first < 0 ? 0 : first;
     *to = end > keys ? keys : end;
     if (*to <= *from || i >= queries) *from = *to = 0;
+    if (p->mask_mod != MASK_NONE) mask_mod_keys(p, b, i, from, to);
 }
 
 // The query rows that see key j of sequence b: *from <= i < *to. The same rule, solved for i.
@@ -116,6 +125,7 @@ static inline void visible_rows(const Problem *p, int64_t b, int64_t j, int64_t 
     *from = first < 0 ? 0 : first;
     *to = end > queries ? queries : end;
     if (*to <= *from || j >= keys) *from = *to = 0;
+    if (p->mask_mod != MASK_NONE) mask_mod_rows(p, b, j, from, to);
 }
 
 // (query, key) pairs that the mask leaves, in one head of sequence b.

@@ -62,6 +62,7 @@ static StepResult *add_result(Run *run, int step, bool backward) {
                       .backward = backward,
                       .ok = -1,
                       .time_us = NAN,
+                      .prepare_us = NAN,
                       .flops = NAN,
                       .tflops = NAN,
                       .peak_fraction = NAN,

@@ -15,7 +15,8 @@ typedef struct {
     char error[512];                   // the device's error; "" = none
     bool overrun;                      // guard bytes around a buffer did not stand
     char cache_report[256];            // what is wrong with the cache after it; "" = nothing
-    char remark[160];                  // what the step has counted; "" = nothing
+    char remark[320];                  // what the step has counted; "" = nothing
+    double prepare_us;                 // of what it computes once for all launches; NAN: nothing
     char *findings;                    // softgpu's, a JSON array; NULL = none
     int ok;                            // 1 right, 0 wrong, -1 unknown (not checked)
     TensorCheck tensors[TENSOR_COUNT]; // the worst of all schedules

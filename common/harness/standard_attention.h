@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "harness/mods.h"
 #include "harness/parallel.h"
 #include "harness/random.h"
 #include "harness/reference.h"
@@ -140,10 +141,11 @@ static void weighted_sums(const REAL *weights, int64_t length, const Panel *pane
     }
 }
 
-// The stored score of a dot product: scaled, capped, rounded.
-static REAL score(const Problem *p, REAL dot) {
-    REAL s = (REAL)p->scale * dot;
-    if (p->softcap > 0) s = (REAL)p->softcap * TANH(s / (REAL)p->softcap);
+// The stored score of a dot product: scaled, capped, with ALiBi's bias (slope 0: none), rounded.
+static REAL score(const Problem *p, REAL dot, REAL slope, int64_t row, int64_t key) {
+    REAL s = (REAL)p->scale * dot, cap = (REAL)score_cap(p);
+    if (cap > 0) s = cap * TANH(s / cap);
+    if (slope > 0) s -= slope * (REAL)llabs(row + p->seqlen_k - p->seqlen_q - key);
     return STORED(s, p);
 }
 
@@ -169,8 +171,8 @@ static REAL weight_again(const Attend *a, REAL stored, REAL row_max, REAL row_su
 
 // The derivative of the cap at a score.
 static REAL cap_slope(const Problem *p, REAL s) {
-    if (!(p->softcap > 0)) return 1;
-    REAL t = s / (REAL)p->softcap;
+    if (!(score_cap(p) > 0)) return 1;
+    REAL t = s / (REAL)score_cap(p);
     return 1 - t * t;
 }
 
@@ -221,7 +223,7 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
         if (to[r] > end) end = to[r];
     }
     REAL left[GROUP * MOST_COLUMNS], sum[GROUP][MOST_COLUMNS], dsum[GROUP][MOST_COLUMNS];
-    REAL maximum[GROUP], denominator[GROUP];
+    REAL maximum[GROUP], denominator[GROUP], slope = (REAL)alibi_slope(p, head);
 
     load_rows(p, a->in->q, p->seqlen_q, batch, p->heads, head, row, left);
     if (first < end) products(left, &s->left, columns, first, end, s->weights, length); // (1)
@@ -230,7 +232,7 @@ static void attend_group(Attend *a, Scratch *s, int64_t head_of_all, int64_t fir
         REAL sink = a->in->sink != NULL ? (REAL)a->in->sink[head] : -INFINITY;
         maximum[r] = sink;
         for (int64_t j = from[r]; j < to[r]; j++) {
-            weights[j] = score(p, weights[j]);
+            weights[j] = score(p, weights[j], slope, row[r], j);
             if (weights[j] > maximum[r]) maximum[r] = weights[j];
         }
         if (a->backward && a->keep_results) { // (6) needs the scores beside P
@@ -325,7 +327,8 @@ static void attend_keys(Attend *a, Scratch *s, int64_t head_of_all, const int64_
     const Problem *p = a->p;
     int columns = p->head_dim, stride = stride_of(p);
     int64_t batch = head_of_all / p->heads, length = s->weights_length;
-    int kv_head = (int)(head_of_all % p->heads) / (p->heads / p->kv_heads);
+    int head = (int)(head_of_all % p->heads), kv_head = head / (p->heads / p->kv_heads);
+    REAL slope = (REAL)alibi_slope(p, head);
     int64_t from[GROUP], to[GROUP], first = p->seqlen_q, end = 0;
     for (int r = 0; r < GROUP; r++) {
         from[r] = to[r] = 0;
@@ -342,7 +345,7 @@ static void attend_keys(Attend *a, Scratch *s, int64_t head_of_all, const int64_
     for (int r = 0; r < key_count; r++) {
         for (int64_t i = from[r]; i < to[r]; i++) {
             int64_t at = r * length + i, slot = head_of_all * p->seqlen_q + i;
-            REAL stored = score(p, s->weights[at]);
+            REAL stored = score(p, s->weights[at], slope, i, key[r]);
             REAL weight = weight_again(a, stored, a->row_max[slot], a->row_sum[slot]);
             REAL dp = STORED(s->gradients[at], p);
             s->weights[at] = weight;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "harness/convert.h"
+#include "harness/mods.h"
 #include "harness/sample.h"
 
 enum { CELL = 48 };
@@ -142,6 +143,10 @@ static void print_heading(FILE *to, const Run *run) {
         fprintf(to, " · window %lld,%lld", (long long)p->window_left, (long long)p->window_right);
     }
     if (p->softcap > 0) fprintf(to, " · softcap %g", (double)p->softcap);
+    if (p->score_mod != SCORE_NONE)
+        fprintf(to, " · score mod %s", score_mod_text(p, text, sizeof text));
+    if (p->mask_mod != MASK_NONE)
+        fprintf(to, " · mask mod %s", mask_mod_text(p, text, sizeof text));
     if (p->has_sink) fprintf(to, " · sinks");
     print_cache(to, &run->timed);
     if (run->options->input != NULL) fprintf(to, " · input %s", run->options->input);
@@ -308,8 +313,13 @@ static void print_remarks(FILE *to, const Run *run) {
     bool any = false;
     for (int i = 0; i < run->count; i++) {
         const StepResult *r = &run->results[i];
-        if (r->remark[0] == 0) continue;
-        fprintf(to, "%s%s: %s\n", any ? "" : "\n", r->step->name, r->remark);
+        if (r->remark[0] != 0) fprintf(to, "%s%s: %s\n", any ? "" : "\n", r->step->name, r->remark);
+        any = any || r->remark[0] != 0;
+        if (!isfinite(r->prepare_us)) continue;
+        char cell[CELL];
+        time_cell(cell, r->prepare_us);
+        fprintf(to, "%s%s: prepared in %s, once for all launches: not in its time\n",
+                any ? "" : "\n", r->step->name, cell);
         any = true;
     }
 }

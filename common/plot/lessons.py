@@ -6,10 +6,10 @@ For each chapter N it runs BUILD/VARIANT/chapter-N/run without options, as the l
 to, and replaces what stands in the lesson between <!-- run:begin make lessons CHAPTER=N --> and
 <!-- run:end -->. A lesson may have more pairs, <!-- run:begin ./run OPTIONS -->: they get the tables of
 that run, with --explain among them also what its warps waited for; with --schedule-study what it prints,
-and its pictures stand beside the lesson; <!-- run:begin make table-fp8 -->, make split-shapes and make
-latency get what those print, which takes minutes. Beside the lesson it writes results.csv, results.png
-and the chapter's other pictures (chapter 5's timeline from a run of its own), and at last the front
-picture of the README; chapter 2's table is also the README's example. Every figure comes from the run;
+and its pictures stand beside the lesson; <!-- run:begin make table-fp8 -->, make split-shapes, make
+latency and make flexible get what those print, which takes minutes. Beside the lesson it writes
+results.csv, results.png and the chapter's other pictures (timelines from runs of their own), and at
+last the front picture of the README; chapter 2's table is also the README's example. Every figure comes from the run;
 what was not measured is a dash, and a run's warning that its sample is too small stands below its
 table, and on the terminal. Needs nothing but Python; without matplotlib ($PLOT_PYTHON) the pictures
 stay as they are. $DUMP_LAYOUTS is what chapter 5's pictures ask.
@@ -38,15 +38,20 @@ PICTURES[6] = [("outliers.py", False, ("outliers.png",))]
 PICTURES[8] = [("exp2_fit.py", False, ("exp2.png",))]
 # What a marker may name beside a run: its script.
 TABLES = {"make table-fp8": "table_fp8.py", "make split-shapes": "split_shapes.py",
-          "make latency": "latency.py"}
+          "make latency": "latency.py", "make flexible": "flexible.py"}
 # Runs whose timeline is drawn beside the lesson, where softgpu times them: of how many SMs, ./run's
 # options, timeline.py's. Chapter 7's tiles of a head are one fewer than the SMs, as on the whole GPU at 16k.
 TIMELINES = {
     5: (2, ["--steps", "warp-specialised,pingpong,intra-warpgroup"], []),
     7: (12, ["--causal", "--sms", "12", "--batch", "1", "--heads", "6", "--seqlen", "1408", "--head-dim", "128",
              "--steps", "persistent,lpt"], ["--tiles"]),
-    8: (1, ["--backward", "--sms", "8", "--batch", "1", "--heads", "1", "--seqlen-q", "2048", "--seqlen-k", "1024",
-            "--head-dim", "128", "--check", "none", "--steps", "one-cta,two-cta"], ["--kernels", "one_cta,two_cta"]),
+    8: (1, ["--sms", "8", "--batch", "1", "--heads", "1", "--seqlen-q", "2048", "--seqlen-k", "2048", "--head-dim",
+            "128", "--check", "none", "--steps", "pingpong,persistent-lpt"],
+        ["--roles", "warpgroup 0=softmax 0,warpgroup 1=softmax 1,warpgroup 2=correction,warpgroup 3=multiply,"
+                    "warp 13=store,warp 14=load"]),
+    "8 backward": (1, ["--backward", "--sms", "8", "--batch", "1", "--heads", "1", "--seqlen-q", "2048", "--seqlen-k",
+                       "1024", "--head-dim", "128", "--check", "none", "--steps", "one-cta,two-cta"],
+                   ["--kernels", "one_cta,two_cta"]),
     9: (33, ["--sms", "33", "--batch", "1", "--heads", "8", "--kv-heads", "2", "--seqlen-q", "1", "--seqlen-k",
              "16384", "--head-dim", "128", "--check", "none", "--steps", "prefill-kernel,auto-split"],
         ["--blocks", "33"]),
@@ -287,6 +292,8 @@ def write_lesson(variant, chapter):
         draw("latency.py", program, folder / "latency.png")
     if chapter in TIMELINES:
         draw_timeline(program, TIMELINES[chapter], folder / "timeline.png")
+    if f"{chapter} backward" in TIMELINES:
+        draw_timeline(program, TIMELINES[f"{chapter} backward"], folder / "backward_timeline.png")
 
 
 def main():

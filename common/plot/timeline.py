@@ -1,13 +1,15 @@
 """Draws a timeline of ./run --trace: who computed what when, over a few blocks of keys.
 
 usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K] [--kernels NAME,NAME]
+       [--roles TRACK=ROLE,…]
        timeline.py TRACE.json OUT.png --tiles
        timeline.py TRACE.json OUT.png --blocks SMS
 
 A panel for each kernel of the trace (or of --kernels) that marks its phases, all on one scale: its warpgroups (white is
 waiting), and below them the tensor cores (whose products), the MUFUs (how many of the four work on
 exponentials) and TMA, as far as the trace has them. The panel begins with the first warpgroup's
-softmax number --skip (default: in the middle of the block's) and shows --steps of them (default 3).
+softmax number --skip (default: in the middle of the block's) and shows --steps of them (default 3). --roles
+says what to call the warps of a track, and in which order they stand: "warpgroup 0=softmax 0,…".
 
 With --tiles a panel is the whole kernel and a row each of its SMs, with a bar for every tile of queries that
 its first warpgroup of consumers worked on, from the end of the one before to that of its own epilogue.
@@ -95,19 +97,24 @@ def choose(kernel, options):
     skip = max(min(skip, len(first) - 1 - steps), 0)
     begin = first[skip]
     end = first[skip + steps] if skip + steps < len(first) else max(s["end"] for s in spans)
-    return {"spans": spans, "block": block, "begin": begin, "end": end,
+    owners = {span["warpgroup"] for span in spans if span["kind"] == "tensor"}
+    return {"owners": len(owners), "spans": spans, "block": block, "begin": begin, "end": end,
             "step": (end - begin) / steps, "name": kernel["name"].split("<")[0]}
 
 
-def rows_of(view):
+def rows_of(view, roles):
     """Names of the rows from the top, with their spans."""
     groups, rows = {}, []
     for span in view["spans"]:
         if span["kind"] in ("phase", "wait") and span["block"] == view["block"]:
             groups.setdefault(span["track"], []).append(span)
-    for track in sorted(groups, key=lambda name: (len(name), name)):
+    order = list(roles)
+    for track in sorted(groups, key=lambda name: (order.index(name) if name in roles else len(order),
+                                                  len(name), name)):
         names = {span["name"] for span in groups[track] if span["kind"] == "phase"}
-        if names:
+        if names and track in roles:
+            rows.append((roles[track], "phases", groups[track]))
+        elif names:
             rows.append((f"{track},\nproducer" if names == {"load"} else track, "phases", groups[track]))
     for kind, name in (("tensor", "tensor cores"), ("mufu", "MUFUs, 0–100%"), ("tma", "TMA")):
         of_kind = [span for span in view["spans"] if span["kind"] == kind]
@@ -210,7 +217,7 @@ def draw_rows(axes, view, rows):
             busy_share(axes, view, row, spans)
         elif kind == "tensor":
             for span in joined(spans, TOUCHING):
-                group = span["warpgroup"]
+                group = span["warpgroup"] if view["owners"] > 1 else None
                 look = OWNERS[group % len(OWNERS)] if group is not None else (MIDDLE, None)
                 bar(axes, view, row, span, look, "" if group is None else f"of {group}")
         else:
@@ -233,7 +240,8 @@ def legend(figure, views, rows_of_all):
     marks = [patch(phases[name][1], phases[name][2], phases[name][0]) for name in order]
     if any(span["kind"] == "wait" for span in visible):
         marks.append(patch("white", None, "waits"))
-    owners = {span["warpgroup"] for span in visible if span["kind"] == "tensor"} - {None}
+    owners = {span["warpgroup"] for view in views if view["owners"] > 1 for span in visible
+              if span["kind"] == "tensor"} - {None}
     marks += [patch(*OWNERS[group % len(OWNERS)], f"products of warpgroup {group}")
               for group in sorted(owners)]
     if "mufu" in kinds:
@@ -246,7 +254,8 @@ def legend(figure, views, rows_of_all):
 
 def draw(views, about, options):
     plot = load_pyplot()
-    rows_of_all = [rows_of(view) for view in views]
+    roles = dict(pair.split("=", 1) for pair in options.roles.split(",")) if options.roles else {}
+    rows_of_all = [rows_of(view, roles) for view in views]
     longest = max(view["end"] - view["begin"] for view in views)
     heights = [len(rows) + 0.9 for rows in rows_of_all]
     tall = 0.42 * sum(heights) + 1.5
@@ -388,6 +397,7 @@ def main():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--skip", type=int)
     parser.add_argument("--kernels", metavar="NAME,NAME")
+    parser.add_argument("--roles", metavar="TRACK=ROLE,…")
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--blocks", type=int, metavar="SMS")
     options = parser.parse_args()
