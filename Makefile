@@ -383,7 +383,7 @@ HARNESS_SUITES := reference npy options check model_fp8 scatter sample run predi
 PROGRAM_SUITES := toy toy_tensor_cores toy_backward index schedule schedule_study split programs usage outputs runs broken \
     matrix machine_code timeline compare sabotage seeded_bugs exercises markdown
 CHAPTER_SUITES := sizes edges tensor_cores backward hopper_forward hopper_backward fp8 persistent \
-    blackwell blackwell_backward flexible varlen decode torch
+    blackwell blackwell_backward flexible varlen decode decode_claims torch
 LONG_SUITES := long_matrix long_sizes
 FIGURES_SUITES := timing_figures
 TEST_CFLAGS = -Itests/softgpu -Itests/harness $(CUDA_INCLUDE) $(CHECK_CFLAGS)

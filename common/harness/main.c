@@ -130,6 +130,21 @@ static bool make_run(Run *run, const Options *o, const Device *device, const boo
     return run->saved_inputs.q == NULL || input_round(&run->checked, &run->saved_inputs, message);
 }
 
+// softgpu takes milliseconds for a thread block, however few of its tile's rows there are. Many heads
+// of short sequences are as many blocks: who asks for them learns that it takes long.
+static void warn_of_many_blocks(const Run *run) {
+    enum { MANY = 16384 };
+    const Problem *p = &run->timed;
+    const int64_t pairs = (int64_t)p->batch * p->heads;
+    if (run->device->softgpu == NULL || p->sample != 0 || pairs < MANY || total_queries(p) == 0)
+        return;
+    fprintf(
+        stderr,
+        "run: %lld pairs of a sequence and a head are as many thread blocks at least, and softgpu "
+        "takes milliseconds for each: a step takes minutes\n",
+        (long long)pairs);
+}
+
 static void show_rows(const Run *run, int end, void *table) {
     table_rows(table, run, end);
 }
@@ -166,6 +181,7 @@ static int run_all(const Options *options, const Device *device, const bool *cho
         if (options->sweep != NULL) options_set_size(&o, options->sweep, options->swept[i]);
         Table table = {.to = out->table};
         bool done = make_run(&run, &o, device, chosen, &sized, &message);
+        if (done) warn_of_many_blocks(&run);
         if (done && i > 0) fputc('\n', out->table);
         run.show = show_rows;
         run.show_to = &table;
@@ -256,6 +272,7 @@ int main(int argc, char **argv) {
         print_list(stdout, &chapter);
         return 0;
     }
+    files_mind_signals();
     if (options.schedule_study)
         return study_run_option(&options, &chapter, argv, &message) ? 0 : refused(&message);
     bool *chosen = allocate(chapter.step_count);
@@ -272,7 +289,6 @@ int main(int argc, char **argv) {
         if (!make_run(&probe, &o, &device, chosen, &sized, &message)) return refused(&message);
         inputs_free(&probe.saved_inputs);
     }
-    files_mind_signals();
     if (!prepare_outputs(&options, &chapter, &outputs, &message)) return refused(&message);
     if (!device_open(&options, &chapter, argv, &device, &message)) return refused(&message);
     // What the steps refuse of a sweep's later values, before the first one runs.

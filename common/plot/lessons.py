@@ -54,7 +54,7 @@ TIMELINES = {
                    ["--kernels", "one_cta,two_cta"]),
     9: (33, ["--sms", "33", "--batch", "1", "--heads", "8", "--kv-heads", "2", "--seqlen-q", "1", "--seqlen-k",
              "16384", "--head-dim", "128", "--check", "none", "--steps", "prefill-kernel,auto-split"],
-        ["--blocks", "33"]),
+        ["--blocks", "33", "--names", "prefill-kernel,auto-split"]),
 }
 MEMORY_BOUND = (9,)  # chapters whose tables have the share of the HBM's bandwidth
 KINDS = {

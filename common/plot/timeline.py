@@ -3,7 +3,7 @@
 usage: timeline.py TRACE.json OUT.png [--sm N] [--block N] [--steps K] [--skip K] [--kernels NAME,NAME]
        [--roles TRACK=ROLE,…]
        timeline.py TRACE.json OUT.png --tiles
-       timeline.py TRACE.json OUT.png --blocks SMS
+       timeline.py TRACE.json OUT.png --blocks SMS [--names STEP,STEP,...]
 
 A panel for each kernel of the trace (or of --kernels) that marks its phases, all on one scale: its warpgroups (white is
 waiting), and below them the tensor cores (whose products), the MUFUs (how many of the four work on
@@ -12,10 +12,12 @@ softmax number --skip (default: in the middle of the block's) and shows --steps 
 says what to call the warps of a track, and in which order they stand: "warpgroup 0=softmax 0,…".
 
 With --tiles a panel is the whole kernel and a row each of its SMs, with a bar for every tile of queries that
-its first warpgroup of consumers worked on, from the end of the one before to that of its own epilogue.
+its first warpgroup of consumers worked on, from the end of the one before to that of its own epilogue. The axis
+begins where the first tile does.
 
 With --blocks a panel is a step, which is kernels that follow each other without a gap, and a row each of the
-GPU's SMs (as many as the option says; idle ones are in no trace), with a bar for every thread block.
+GPU's SMs (as many as the option says; idle ones are in no trace), with a bar for every thread block. Traces
+name kernels, which steps may share: --names says which steps they were.
 """
 
 import argparse
@@ -340,8 +342,12 @@ def draw_blocks(kernels, about, options):
             bars.append((span["begin"] + offset, span["end"] + offset))
     if not panels:
         raise SystemExit(f"timeline.py: {options.trace} shows no thread blocks")
-    for panel in panels:
-        panel["name"] = ", ".join(panel["names"])
+    steps = options.names.split(",") if options.names else [None] * len(panels)
+    if len(steps) != len(panels):
+        raise SystemExit(f"timeline.py: {len(steps)} names for the {len(panels)} steps of {options.trace}")
+    for step, panel in zip(steps, panels):
+        kernels_of_step = ", ".join(panel["names"])
+        panel["name"] = f"{step} ({kernels_of_step})" if step else kernels_of_step
         panel["length"] = (panel["end"] - panel["ts"]) * about["clock_ghz"] * 1000
         busy = sum(covered(bars) for bars in panel["bars"].values())
         panel["idle"] = 1 - busy / (panel["length"] * options.blocks)
@@ -363,6 +369,8 @@ def draw_sms(panels, one, about, options):
     from matplotlib.patches import Patch
 
     longest = max(panel["length"] for panel in panels)
+    first = min(bars[0][0] for panel in panels for bars in panel["bars"].values())
+    left = first - 0.01 * longest if first > 0.02 * longest else 0
     heights = [len(panel["rows"]) * (0.2 if len(panel["rows"]) <= 16 else 0.08) + 0.8 for panel in panels]
     tall = sum(heights) + 0.9
     figure, places = plot.subplots(len(panels), 1, figsize=(11, tall), squeeze=False, sharex=True,
@@ -375,7 +383,7 @@ def draw_sms(panels, one, about, options):
         axes.set_title(f"{panel['name']}: {panel['length']:,.0f} cycles; SMs have nothing to do "
                        f"{100 * panel['idle']:.0f}% of them", fontsize=10, loc="left")
         axes.set_ylim(panel["rows"][-1] + 0.6, panel["rows"][0] - 0.6)
-        axes.set_xlim(0, 1.01 * longest)
+        axes.set_xlim(left, 1.01 * longest)
         axes.set_ylabel("SM")
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
@@ -400,6 +408,7 @@ def main():
     parser.add_argument("--roles", metavar="TRACK=ROLE,…")
     parser.add_argument("--tiles", action="store_true")
     parser.add_argument("--blocks", type=int, metavar="SMS")
+    parser.add_argument("--names")
     options = parser.parse_args()
     kernels, about = read(options.trace)
     if options.kernels:

@@ -238,6 +238,10 @@ const Json *step_named(const Json *json, const char *name) {
     return found;
 }
 
+double cycles_of(const Json *json, const char *step) {
+    return json_number(step_named(json, step), "cycles");
+}
+
 // ---- .npy
 
 Array array_make(long a, long b, long c, long d, bool half) {

@@ -36,6 +36,8 @@ Json *outcome_json(const Outcome *outcome, int status);
 int every_step_is_ok(const Outcome *outcome, const Json *json);
 // The step of that name; fails if there is none.
 const Json *step_named(const Json *json, const char *name);
+// The modelled cycles of the step of that name.
+double cycles_of(const Json *json, const char *step);
 
 // Runs a step on 16 heads of 1024 rows: every input byte crosses to HBM once, within 10%, as K and V
 // of one head fit in the L2 of a GPU of 4 SMs, and those of all heads don't. What is written may stay

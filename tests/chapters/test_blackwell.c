@@ -175,10 +175,6 @@ END_TEST
 
 // ---- times, modelled
 
-static double cycles_of(const Json *json, const char *step) {
-    return json_number(step_named(json, step), "cycles");
-}
-
 // The ladder: every step of the second kernel is faster than the one before, and the products alone
 // are the ceiling. Also where a block has 64 blocks of keys, and what persistence saves once a pair of
 // tiles is little beside them; an L2 of 8 SMs' share holds all K and V, as the whole GPU's would.

@@ -296,10 +296,6 @@ END_TEST
 
 // ---- times and bytes, modelled
 
-static double cycles_of(const Json *json, const char *step) {
-    return json_number(step_named(json, step), "cycles");
-}
-
 static Json *timed(const char *steps_wanted, const char *problem) {
     Outcome run =
         run_chapter(7, "--json - --dtype bf16 --head-dim 128 --steps %s %s", steps_wanted, problem);

@@ -266,12 +266,8 @@ END_TEST
 // A kernel with 1 KB of its own and 48,840 bytes asked at launch needs the attribute; the program
 // checks that it fails without and runs with it.
 START_TEST(f39_dynamic_and_static_shared_memory_count_together) {
-    const char *launcher = getenv("TEST_LAUNCHER"), *programs = getenv("TEST_PROGRAMS");
+    const char *launcher = path_of("TEST_LAUNCHER"), *programs = path_of("TEST_PROGRAMS");
     char command[9000];
-    launcher = realpath(launcher != NULL ? launcher : "build/softgpu/softgpu", NULL);
-    programs = realpath(programs != NULL ? programs : "build/tests/cuda", NULL);
-    ck_assert_msg(launcher != NULL && programs != NULL,
-                  "the launcher or the programs aren't there");
     enter_folder();
     snprintf(command, sizeof command, "%s %s/shared_memory_limit >said 2>&1", launcher, programs);
     int status = system(command);

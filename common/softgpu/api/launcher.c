@@ -48,7 +48,8 @@ static const char usage[] =
     "  --strict          what PTX's letter demands counts as an error too\n"
     "  --forms           print the instructions that softgpu executes and refuses\n"
     "\n"
-    "Exit status: the program's, or 99 if softgpu found an error in it; 2 for bad usage.\n";
+    "Exit status: the program's, or 99 if softgpu found an error in it; 2 for bad usage, or a\n"
+    "report or timeline that can't be written.\n";
 
 // Options with a value, and the variable that carries it.
 static const struct {

@@ -45,12 +45,6 @@ struct BulkOp {
 typedef struct BulkCta {
     BulkOp *incoming, *outgoing; // in the order of issue
     uint32_t *committed;         // groups that each thread has closed; NULL before the first
-    struct MapState {
-        uint64_t address;
-        uint32_t edits; // that the CTA has acquired
-        bool edited;    // by this CTA, and not released yet
-    } * maps;
-    int map_count, map_capacity;
 } BulkCta;
 
 // Memory that operations hand on, and reductions to be applied in the serial phase.
@@ -472,45 +466,6 @@ bool bulk_land_all(Sm *sm) {
     return any;
 }
 
-// ---- edited maps
-
-static struct MapState *map_state(Cta *cta, uint64_t address, bool make) {
-    if (!make && !cta->bulk) return NULL;
-    BulkCta *bulk = cta_bulk(cta);
-    for (int k = 0; k < bulk->map_count; k++)
-        if (bulk->maps[k].address == address) return &bulk->maps[k];
-    if (!make) return NULL;
-    if (bulk->map_count == bulk->map_capacity) {
-        bulk->map_capacity = bulk->map_capacity ? 2 * bulk->map_capacity : 8;
-        bulk->maps = realloc(bulk->maps, (size_t)bulk->map_capacity * sizeof *bulk->maps);
-        if (!bulk->maps) abort();
-    }
-    bulk->maps[bulk->map_count] = (struct MapState){.address = address};
-    return &bulk->maps[bulk->map_count++];
-}
-
-void bulk_map_acquired(Cta *cta, uint64_t address, uint32_t edits) {
-    map_state(cta, address, true)->edits = edits;
-}
-
-bool bulk_map_known(const Cta *cta, uint64_t address, uint32_t edits) {
-    const struct MapState *s = map_state((Cta *)cta, address, false);
-    return s && s->edits == edits;
-}
-
-void bulk_map_edited(Cta *cta, uint64_t address) {
-    map_state(cta, address, true)->edited = true;
-}
-
-void bulk_maps_released(Cta *cta) {
-    if (!cta->bulk) return;
-    for (int k = 0; k < cta->bulk->map_count; k++) {
-        struct MapState *s = &cta->bulk->maps[k];
-        if (s->edited) tensor_map_release(global_pointer(cta->sm->gpu->memory, s->address));
-        s->edited = false;
-    }
-}
-
 // ---- the end
 
 // A store that its thread has not waited for may read shared memory that belongs to another block.
@@ -587,6 +542,7 @@ static void end_barriers(Cta *cta) {
 void bulk_cta_finish(Cta *cta, bool report) {
     BulkCta *bulk = cta->bulk;
     end_sources(cta, report);
+    bulk_maps_forget(cta);
     if (!bulk) return;
     if (report && cta->sm->gpu->settings->checks & CHECK_SYNC) end_barriers(cta);
     for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
@@ -596,13 +552,12 @@ void bulk_cta_finish(Cta *cta, bool report) {
     while (bulk->incoming) end_incoming(bulk->incoming, cta, report);
     if (bulk->committed)
         memset(bulk->committed, 0, (size_t)cta->warp_count * WARP_SIZE * sizeof *bulk->committed);
-    bulk->map_count = 0;
 }
 
 void bulk_cta_free(Cta *cta) {
+    bulk_maps_free(cta);
     if (!cta->bulk) return;
     free(cta->bulk->committed);
-    free(cta->bulk->maps);
     free(cta->bulk);
     cta->bulk = NULL;
 }

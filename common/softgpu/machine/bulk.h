@@ -52,6 +52,9 @@ bool bulk_map_known(const Cta *cta, uint64_t address, uint32_t edits);
 void bulk_map_edited(Cta *cta, uint64_t address);
 // Releases all maps in global memory that the CTA's threads have edited.
 void bulk_maps_released(Cta *cta);
+// The CTA has ended, and its memory may serve another; and that goes, too.
+void bulk_maps_forget(Cta *cta);
+void bulk_maps_free(Cta *cta);
 
 // The CTA has ended. Operations that nobody has waited for are findings, if `report`.
 void bulk_cta_finish(Cta *cta, bool report);

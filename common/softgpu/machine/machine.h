@@ -205,6 +205,7 @@ struct Cta {
     struct MbarrierTable *mbarriers; // live objects (machine/mbarrier.h), NULL until the first
     uint32_t async_arrivals;         // operations under way that arrive at an mbarrier
     struct BulkCta *bulk;            // bulk copies under way (machine/bulk.h), NULL until the first
+    struct BulkMaps *bulk_maps;      // tensor maps, edited or acquired (likewise)
     bool closed_overlap;             // some word is closed twice
     struct Warpgroup *warpgroups;    // machine/wgmma.h; NULL until the first wgmma
     struct RaceCta *race;            // check/race.h; NULL when the race check is off
