@@ -238,7 +238,7 @@ static const SeededBug bugs[] = {
     // ---- 08_blackwell/persistent_lpt
     {BLACKWELL, "08_blackwell/forward.h",
      "tcgen05_fence_before(); // S has been read, so much of P written", "", {"race"},
-     "08_blackwell/products.h", {"nowhere yet"}},
+     "08_blackwell/products.h", {"tensor_multiply_from(o_tmem, p_tmem + key / 2"}},
     {BLACKWELL, "08_blackwell/forward.h", "mbarrier_wait(&barriers->o_full[tile], pair % 2);", "",
      {"race"}, "08_blackwell/softmax.h", {"tmem_load(bits, o_tmem + column);#2"}},
     {BLACKWELL, "08_blackwell/forward.h",
