@@ -60,8 +60,8 @@ typedef struct {
 
 #define THIRD       "setp.eq.u32 %p4, %t, 3;"
 #define AGAIN(type) "@%p7 ld.acquire.gpu.global." type " %r3, [%d0];"
-// Blocks 0 and 1 set a flag each; two lanes of block 2 wait for one each, and read that block's data,
-// or the other's (%r4).
+// Blocks 0 and 1 set a flag each; two lanes of block 2 wait for one each, and read that block's
+// data, or the other's (%r4).
 #define TWO_HEAR(block, between)                                                                   \
     "setp.eq.u32 %p4, %b, 2; @%p4 bra OTHER; mad.wide.u32 %d5, %b, 4, %d0;\n" WRITE SYNC           \
     "@%p7 st.release.gpu.global.u32 [%d5], 1; bra DONE;\n"                                         \

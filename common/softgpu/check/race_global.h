@@ -29,8 +29,8 @@ void global_races_end(LaunchState *launch);
 void global_races_merge(Sm *sm);
 void global_races_free(Sm *sm);
 
-// May the kernel that this launch runs write to the allocation? What it can't write (inputs, mostly)
-// isn't followed.
+// May the kernel that this launch runs write to the allocation? What it can't write (inputs,
+// mostly) isn't followed.
 bool race_writes(const LaunchState *launch, const Allocation *a);
 
 // What a generic access is besides its addresses.

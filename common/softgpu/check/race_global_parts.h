@@ -32,8 +32,9 @@ enum {
 typedef uint32_t Tree;
 typedef uint32_t Vector;
 
-// What a warp reads relaxed is pending until a fence makes it known. Unless strict, what it reads by
-// an atomic it knows informally: working code leaves that fence out (NVIDIA's threadFenceReduction).
+// What a warp reads relaxed is pending until a fence makes it known. Unless strict, what it reads
+// by an atomic it knows informally: working code leaves that fence out (NVIDIA's
+// threadFenceReduction).
 typedef enum { ACQUIRED, PENDING, INFORMAL } Acquisition;
 _Static_assert(INFORMAL + 1 == RACE_ACQUISITIONS, "as many slots as ways");
 
@@ -60,7 +61,8 @@ typedef struct {
     uint16_t thread;
     uint8_t kind, flags; // RaceAgentKind and GLOBAL_WROTE
 } GlobalNode;
-// In a set: this one is a write, behind which a strong one came (which doesn't end what was before).
+// In a set: this one is a write, behind which a strong one came (which doesn't end what was
+// before).
 enum { GLOBAL_WROTE = 0x80 };
 static inline RaceAgentKind global_kind(const GlobalNode *n) {
     return (RaceAgentKind)(n->kind & ~GLOBAL_WROTE);

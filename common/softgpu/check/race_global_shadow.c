@@ -5,11 +5,11 @@
 // written apart, each byte has its own. Sets are small arrays that hold the latest accesses: of the
 // same warp only the last one, and never more than GLOBAL_SET.
 //
-// A plain write, which must be ordered behind all that was before, begins a new set. A strong one may
-// be at the same time as other strong ones, so it adds the write before it to the set: who then
-// accesses the bytes plainly must know of all of them. But not of those that have been *observed*: a
-// strong write is before what comes behind a strong read, or an atomic, that finds it there (causality
-// order, its second clause). So one may poll a flag and clear it by a plain store.
+// A plain write, which must be ordered behind all that was before, begins a new set. A strong one
+// may be at the same time as other strong ones, so it adds the write before it to the set: who then
+// accesses the bytes plainly must know of all of them. But not of those that have been *observed*:
+// a strong write is before what comes behind a strong read, or an atomic, that finds it there
+// (causality order, its second clause). So one may poll a flag and clear it by a plain store.
 //
 // Most of what a kernel reads nothing writes. So a page has granules only once it is written to, or
 // its reads are too many to keep as ranges and there is room (SHADOWED_MOST).
@@ -286,9 +286,9 @@ static inline void check_write(GlobalAccess *a, uint64_t at, uint32_t earlier, u
         global_report(a, at, node, true, verdict);
 }
 
-// `bytes`: those that are accessed, of each granule of which that was the set; a read only cares for
-// the writes in it. What the async proxy reads or writes behind a generic read needs the order, and
-// no fence.
+// `bytes`: those that are accessed, of each granule of which that was the set; a read only cares
+// for the writes in it. What the async proxy reads or writes behind a generic read needs the order,
+// and no fence.
 static void check_set(GlobalAccess *a, uint64_t at, uint32_t set, unsigned bytes) {
     for (int k = 0; !a->quiet && k < GLOBAL_SET && a->races->sets[set][k]; k++) {
         const GlobalNode *node = &a->races->nodes[a->races->sets[set][k]];
@@ -304,7 +304,8 @@ static inline void check_earlier(GlobalAccess *a, uint64_t at, uint32_t set, uns
     if (set && (a->write || a->races->wrote)) check_set(a, at, set, bytes);
 }
 
-// What of a set stays behind a strong write: no strong reads; strong writes, unless it observes them.
+// What of a set stays behind a strong write: no strong reads; strong writes, unless it observes
+// them.
 static uint32_t kept_of(struct GlobalRaces *g, uint32_t set, bool observes) {
     uint32_t kept[GLOBAL_SET] = {0}, count = 0, gone = 0;
     for (int k = 0; k < GLOBAL_SET && g->sets[set][k]; k++) {

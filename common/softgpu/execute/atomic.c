@@ -244,7 +244,8 @@ DEFINE_ADD_WORDS(add_integers, ADD_INTEGER)
 DEFINE_ADD_WORDS(add_shared_floats, ADD_FLOAT)
 DEFINE_ADD_WORDS(add_global_floats, ADD_FLUSHED_FLOAT)
 
-// Performs the atomic for all lanes. Answers whether memory changed; *wrote: lanes that have written.
+// Performs the atomic for all lanes. Answers whether memory changed; *wrote: lanes that have
+// written.
 static bool apply(Warp *w, const Insn *i, Places *places, uint32_t mask, bool flush,
                   uint32_t *wrote) {
     const Atomic *op = i->extra;

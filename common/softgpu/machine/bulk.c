@@ -1,5 +1,6 @@
-// Bulk copies: issue, landing, groups and waits (bulk.h).
-#include "softgpu/machine/bulk.h"
+// Bulk copies: issue, landing, groups and waits (bulk.h). What is left at a block's end:
+// bulk_end.c.
+#include "softgpu/machine/bulk_parts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,39 +21,6 @@ enum { SLOW_ONE_IN = 4, SLOW_LATENCY = 100000 };
 #define ON_DEMAND UINT64_MAX
 #define UNKNOWN   (UINT64_MAX - 1) // timed: its lines are on their way
 
-typedef struct BulkOp BulkOp;
-struct BulkOp {
-    BulkOp *next;
-    const Insn *insn;
-    Warp *warp;
-    int lane;
-    uint32_t group; // of the lane; for stores and reductions
-    uint64_t issued;
-    uint64_t read_due, due; // when it has read its source; when it has landed or written
-    bool read, written;
-    bool awaited; // a wait_group has let its thread go on: its source may change
-    bool queued;  // a reduction that has read, and is in BulkPool.reductions
-    bool listed;  // in a list of its CTA; not any more when that has ended before it is applied
-    uint64_t generation;
-    RaceAgent agent;
-    uint8_t *kept; // what it has read: byte x of shared memory is kept[x - move.shared]
-    uint32_t kept_size;
-    BulkOp *next_reduction;
-    BulkMove move;
-};
-
-// What a CTA has under way.
-typedef struct BulkCta {
-    BulkOp *incoming, *outgoing; // in the order of issue
-    uint32_t *committed;         // groups that each thread has closed; NULL before the first
-} BulkCta;
-
-// Memory that operations hand on, and reductions to be applied in the serial phase.
-struct BulkPool {
-    BulkOp *spare;
-    BulkOp *reductions, **last;
-};
-
 static struct BulkPool *pool_of(Sm *sm) {
     if (!sm->bulk) {
         sm->bulk = allocate(sizeof *sm->bulk);
@@ -62,7 +30,7 @@ static struct BulkPool *pool_of(Sm *sm) {
     return sm->bulk;
 }
 
-static BulkCta *cta_bulk(Cta *cta) {
+BulkCta *bulk_of(Cta *cta) {
     if (!cta->bulk) {
         cta->bulk = allocate(sizeof *cta->bulk);
         *cta->bulk = (BulkCta){0};
@@ -93,7 +61,7 @@ static bool is_peer(const BulkOp *op) {
 }
 
 static BulkOp **list_of(BulkOp *op) {
-    BulkCta *bulk = cta_bulk(is_outgoing(op) ? op->move.cta : op->move.barrier_cta);
+    BulkCta *bulk = bulk_of(is_outgoing(op) ? op->move.cta : op->move.barrier_cta);
     return is_outgoing(op) ? &bulk->outgoing : &bulk->incoming;
 }
 
@@ -105,7 +73,7 @@ static void append(BulkOp *op) {
     op->listed = true;
 }
 
-static void take_off_list(BulkOp *op) {
+void bulk_op_unlist(BulkOp *op) {
     if (!op->listed) return;
     BulkOp **link = list_of(op);
     while (*link != op) link = &(*link)->next;
@@ -114,8 +82,8 @@ static void take_off_list(BulkOp *op) {
 }
 
 // The operation is over.
-static void finish(BulkOp *op) {
-    take_off_list(op);
+void bulk_op_finish(BulkOp *op) {
+    bulk_op_unlist(op);
     race_agent_close(&op->agent);
     op->generation++; // events that are still to come mean nothing any more
     struct BulkPool *pool = pool_of(op->warp->sm);
@@ -126,7 +94,7 @@ static void finish(BulkOp *op) {
 // ---- landing
 
 // A load or a copy to a peer moves its bytes, and the mbarrier learns of it. The operation is over.
-static void land(BulkOp *op) {
+void bulk_op_land(BulkOp *op) {
     const BulkMove *move = &op->move;
     Warp *w = op->warp;
     Cta *barrier_cta = move->barrier_cta;
@@ -139,7 +107,7 @@ static void land(BulkOp *op) {
         bulk_peer(w, insn, lane, move);
     move->cta->sm->changes++;
     race_agent_to_mbarrier(&op->agent, barrier_cta, barrier);
-    finish(op);
+    bulk_op_finish(op);
     mbarrier_complete_tx(w, insn, lane, barrier_cta, barrier, bytes);
 }
 
@@ -165,7 +133,7 @@ static void read_source(BulkOp *op) {
 static void written(BulkOp *op) {
     op->written = true;
     op->warp->sm->changes++;
-    if (op->awaited) finish(op);
+    if (op->awaited) bulk_op_finish(op);
 }
 
 // Writes what a store has read, or reads now.
@@ -180,7 +148,7 @@ static void write_store(BulkOp *op) {
 }
 
 // Reductions are atomics: other SMs see them in the serial phase only.
-static void write(BulkOp *op) {
+void bulk_op_write(BulkOp *op) {
     Sm *sm = op->warp->sm;
     if (op->written || op->queued) return;
     if (op->move.kind != BULK_REDUCE || !must_defer(op->warp)) {
@@ -214,7 +182,7 @@ void bulk_forget(Sm *sm) {
     if (!pool) return;
     for (BulkOp *op = pool->reductions, *next; op; op = next) {
         next = op->next_reduction;
-        finish(op);
+        bulk_op_finish(op);
     }
     pool->reductions = NULL;
     pool->last = &pool->reductions;
@@ -226,14 +194,14 @@ static void come_due(Sm *sm, void *subject, uint64_t generation) {
     BulkOp *op = subject;
     if (op->generation != generation) return;
     if (!is_outgoing(op)) {
-        land(op);
+        bulk_op_land(op);
         return;
     }
     if (!op->read && op->due > sm->time) {
         read_source(op);
         return;
     }
-    if (op->due <= sm->time) write(op);
+    if (op->due <= sm->time) bulk_op_write(op);
 }
 
 // A timed copy's lines are there, or have been written.
@@ -330,7 +298,7 @@ static uint32_t thread_of(const Warp *w, int lane) {
 }
 
 static uint32_t *groups_of(Cta *cta) {
-    BulkCta *bulk = cta_bulk(cta);
+    BulkCta *bulk = bulk_of(cta);
     if (!bulk->committed) {
         size_t size = (size_t)cta->warp_count * WARP_SIZE * sizeof *bulk->committed;
         bulk->committed = allocate(size);
@@ -397,7 +365,7 @@ static Flow wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
         if (!done && reads)
             read_source(op);
         else if (!done)
-            write(op);
+            bulk_op_write(op);
         defer |= !reads && !op->written;
     }
     if (until) {
@@ -411,7 +379,7 @@ static Flow wait(Warp *w, uint32_t mask, uint32_t newest, bool reads) {
         race_agent_to_warp(&op->agent, w, 1u << op->lane);
         race_agent_close(&op->agent);
         op->awaited = true;
-        if (op->written) finish(op);
+        if (op->written) bulk_op_finish(op);
     }
     return FLOW_NEXT;
 }
@@ -435,7 +403,7 @@ static bool land_backwards(BulkOp *op, uint32_t address) {
     if (!op) return false;
     bool any = land_backwards(op->next, address);
     if (op->move.barrier != address || op->due != ON_DEMAND) return any;
-    land(op);
+    bulk_op_land(op);
     return true;
 }
 
@@ -453,124 +421,15 @@ bool bulk_land_all(Sm *sm) {
         if (!bulk || cta->ended) continue;
         for (BulkOp *op = bulk->incoming, *next; op; op = next) {
             next = op->next;
-            land(op);
+            bulk_op_land(op);
             any = true;
         }
         for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
             next = op->next;
             if (op->written || op->queued) continue;
-            write(op);
+            bulk_op_write(op);
             any = true;
         }
     }
     return any;
-}
-
-// ---- the end
-
-// A store that its thread has not waited for may read shared memory that belongs to another block.
-static void end_outgoing(BulkOp *op, bool report) {
-    if (!op->awaited && report)
-        finding(op->warp, op->insn, op->lane, FINDING_LINT,
-                "Before the kernel ends let the thread that stores wait: "
-                "cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.",
-                "the block ends before this copy is known to have read its shared memory, which "
-                "another block may get");
-    race_agent_close(&op->agent);
-    op->awaited = true;
-    if (op->written || (!report && !op->queued)) {
-        finish(op);
-        return;
-    }
-    write(op);                         // which finishes it, or queues it
-    if (op->queued) take_off_list(op); // bulk_apply or bulk_forget finishes it
-}
-
-static void end_incoming(BulkOp *op, const Cta *cta, bool report) {
-    bool own = op->warp->cta == cta;
-    if (report && own)
-        finding(op->warp, op->insn, op->lane, FINDING_LINT,
-                "Wait for all copies before the kernel ends.",
-                "the block ends before this copy into its shared memory has landed");
-    else if (report)
-        finding(op->warp, op->insn, op->lane, FINDING_RACE,
-                "Let the block wait for all copies into its memory, or meet its peers at a "
-                "barrier of the cluster, before it ends.",
-                "block (%u,%u,%u) ends before this copy into its shared memory has landed",
-                cta->index[0], cta->index[1], cta->index[2]);
-    finish(op);
-}
-
-// Copies to peers that read this CTA's memory.
-static void end_sources(const Cta *cta, bool report) {
-    const Cluster *cluster = cta->cluster;
-    for (int rank = 0; cluster && rank < cluster->size; rank++) {
-        const Cta *peer = cluster->ctas[rank];
-        if (!peer || peer == cta || !peer->bulk) continue;
-        for (BulkOp *op = peer->bulk->incoming, *next; op; op = next) {
-            next = op->next;
-            if (op->move.source != cta) continue;
-            if (!report) {
-                finish(op);
-                continue;
-            }
-            finding(op->warp, op->insn, op->lane, FINDING_LINT,
-                    "Let the peer say that it has the bytes before the block ends (a barrier "
-                    "of the cluster).",
-                    "the block ends before this copy to a peer has read its shared memory");
-            land(op); // the memory is still there
-        }
-    }
-}
-
-// Bytes that came and were never announced have ended phases too early.
-static void end_barriers(Cta *cta) {
-    const Mbarrier *b;
-    for (int k = 0; (b = mbarrier_get(cta, k)); k++) {
-        int32_t tx = mbarrier_state(cta, b->address).tx;
-        if (tx >= 0) continue;
-        finding(
-            &cta->warps[0], b->init, -1, FINDING_BARRIER,
-            "Expect (expect_tx) all bytes of all copies that signal it: whole boxes, and what "
-            "peers send too.",
-            "the mbarrier at 0x%x has got %d bytes more than it was told to expect: a phase has "
-            "ended before its data had come",
-            b->address, -tx);
-    }
-}
-
-void bulk_cta_finish(Cta *cta, bool report) {
-    BulkCta *bulk = cta->bulk;
-    end_sources(cta, report);
-    bulk_maps_forget(cta);
-    if (!bulk) return;
-    if (report && cta->sm->gpu->settings->checks & CHECK_SYNC) end_barriers(cta);
-    for (BulkOp *op = bulk->outgoing, *next; op; op = next) {
-        next = op->next;
-        end_outgoing(op, report);
-    }
-    while (bulk->incoming) end_incoming(bulk->incoming, cta, report);
-    if (bulk->committed)
-        memset(bulk->committed, 0, (size_t)cta->warp_count * WARP_SIZE * sizeof *bulk->committed);
-}
-
-void bulk_cta_free(Cta *cta) {
-    bulk_maps_free(cta);
-    if (!cta->bulk) return;
-    free(cta->bulk->committed);
-    free(cta->bulk);
-    cta->bulk = NULL;
-}
-
-void bulk_free(Sm *sm) {
-    struct BulkPool *pool = sm->bulk;
-    if (!pool) return;
-    while (pool->spare) {
-        BulkOp *next = pool->spare->next;
-        free(pool->spare->kept);
-        free(pool->spare);
-        pool->spare = next;
-    }
-    free(pool);
-    sm->bulk = NULL;
 }

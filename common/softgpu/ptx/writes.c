@@ -6,8 +6,8 @@
 //
 // Each register has the *origins* of all that may flow into it: a set of parameters, over the whole
 // function, whatever the order of its instructions. A 64-bit value that is loaded from memory may
-// point anywhere; a 32-bit one is no pointer, but may be half of one: TAINTED, and ANYWHERE once two
-// halves are put together.
+// point anywhere; a 32-bit one is no pointer, but may be half of one: TAINTED, and ANYWHERE once
+// two halves are put together.
 #include "softgpu/machine/code.h"
 
 #include <stdlib.h>
