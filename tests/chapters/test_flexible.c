@@ -193,7 +193,7 @@ END_TEST
 
 // ---- times, modelled
 
-static double cycles_of(const char *options) {
+static double flexible_cycles(const char *options) {
     Outcome run = run_chapter(8, "--json - --check none --steps flexible %s", options);
     const Json *json = outcome_json(&run, 0);
     every_step_is_ok(&run, json);
@@ -203,7 +203,7 @@ static double cycles_of(const char *options) {
 static double cycles_with(const char *problem, const char *mods) {
     char options[200];
     snprintf(options, sizeof options, "%s %s", problem, mods);
-    return cycles_of(options);
+    return flexible_cycles(options);
 }
 
 // A bias that is computed costs little, and no byte of HBM: within a fifth of none.
