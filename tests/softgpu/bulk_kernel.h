@@ -10,13 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "built_kernel.h"
 #include "lanes.h"
 
-#include "softgpu/check/findings.h"
-#include "softgpu/machine/global.h"
-#include "softgpu/machine/machine.h"
 #include "softgpu/machine/tensor_map.h"
-#include "softgpu/ptx/link.h"
 
 enum { IMAGE = 32768, TENSOR_MAX = 1 << 18, THREADS = 64, CTAS_MAX = 4 };
 
@@ -88,24 +85,14 @@ static inline int run(const char *body) {
                  "map[128])\n{\n%s%s%s%s}\n",
                  REGISTERS, prelude, body, postlude);
     ck_assert_int_lt(length, (int)sizeof text);
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, (size_t)length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
-    Gpu *gpu = gpu_new(&options, figures_find("h100"));
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
+    BuiltKernel b = kernel_built(text, &options, figures_find("h100"), 32);
+    Gpu *gpu = b.gpu;
     struct {
         uint64_t dump, tensor;
         _Alignas(64) uint8_t map[TENSOR_MAP_BYTES];
     } params;
-    params.dump = global_alloc(gpu->memory, sizeof dumped, MEMORY_DEVICE, NULL);
-    params.tensor = global_alloc(gpu->memory, tensor_size, MEMORY_DEVICE, NULL);
-    memcpy(global_pointer(gpu->memory, params.tensor), tensor, tensor_size);
-    global_mark_written(gpu->memory, params.tensor, tensor_size);
+    params.dump = on_gpu(gpu, NULL, sizeof dumped);
+    params.tensor = on_gpu(gpu, tensor, tensor_size);
     if (encode) {
         char why[200];
         map.address = params.tensor + map_offset;
@@ -113,7 +100,7 @@ static inline int run(const char *body) {
         ck_assert_msg(verdict == TENSOR_MAP_FINE, "%s", why);
     }
     memcpy(params.map, map_bytes, TENSOR_MAP_BYTES);
-    Launch launch = {.kernel = kernel,
+    Launch launch = {.kernel = b.kernel,
                      .grid = {cluster * blocks, 1, 1},
                      .block = {THREADS, 1, 1},
                      .cluster = {cluster, 1, 1},
@@ -121,9 +108,7 @@ static inline int run(const char *body) {
     int code = gpu_launch(gpu, &launch, &stats);
     memcpy(tensor, global_pointer(gpu->memory, params.tensor), tensor_size);
     memcpy(dumped, global_pointer(gpu->memory, params.dump), sizeof dumped);
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
+    built_free(b);
     return code;
 }
 
@@ -136,12 +121,7 @@ static inline void expect_right(int code) {
 
 // One of the findings of the last run must be of this kind and say this.
 static inline void expect_finding(FindingKind kind, const char *words) {
-    const Finding *f = findings_get(0);
-    ck_assert_msg(f != NULL, "no finding; expected: %s", words);
-    for (int k = 0; (f = findings_get(k)); k++)
-        if (f->kind == kind && strstr(f->what, words)) return;
-    f = findings_get(0);
-    ck_assert_msg(false, "expected: %s\nanother finding (%d): %s", words, (int)f->kind, f->what);
+    expect_among(kind, words);
 }
 
 #endif

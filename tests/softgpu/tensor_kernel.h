@@ -15,11 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/findings.h"
-#include "softgpu/machine/global.h"
-#include "softgpu/machine/machine.h"
+#include "built_kernel.h"
+
 #include "softgpu/machine/tmem.h"
-#include "softgpu/ptx/link.h"
 
 enum { IMAGE = 64 << 10, SMEM = 0x800, THREADS = 128, REGISTERS_MAX = 132, BLOCKS = 2 };
 
@@ -115,28 +113,16 @@ static inline int run_tensor(int count, const char *body) {
     fprintf(f, "ret;\n}\n");
     fclose(f);
 
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
-    Gpu *gpu = gpu_new(&options, figures_find("b200"));
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 168, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
+    BuiltKernel b = kernel_built(text, &options, figures_find("b200"), 168);
+    Gpu *gpu = b.gpu;
     struct {
         uint64_t image, in, out, a, b, c;
         uint32_t i, j;
     } p = {.a = operand[0], .b = operand[1], .c = operand[2], .i = number[0], .j = number[1]};
-    p.image = global_alloc(gpu->memory, sizeof image, MEMORY_DEVICE, NULL);
-    p.in = global_alloc(gpu->memory, sizeof in, MEMORY_DEVICE, NULL);
-    p.out = global_alloc(gpu->memory, sizeof out, MEMORY_DEVICE, NULL);
-    memcpy(global_pointer(gpu->memory, p.image), image, sizeof image);
-    memcpy(global_pointer(gpu->memory, p.in), in, sizeof in);
-    global_mark_written(gpu->memory, p.image, sizeof image);
-    global_mark_written(gpu->memory, p.in, sizeof in);
-    Launch launch = {.kernel = kernel,
+    p.image = on_gpu(gpu, image, sizeof image);
+    p.in = on_gpu(gpu, in, sizeof in);
+    p.out = on_gpu(gpu, NULL, sizeof out);
+    Launch launch = {.kernel = b.kernel,
                      .grid = {(uint32_t)(blocks * clusters), 1, 1},
                      .block = {THREADS, 1, 1},
                      .cluster = {(uint32_t)blocks, 1, 1},
@@ -148,23 +134,9 @@ static inline int run_tensor(int count, const char *body) {
             memcpy(cells[k], gpu->sm[k].tmem->cell, sizeof cells[k]);
             memcpy(written[k], gpu->sm[k].tmem->written, sizeof written[k]);
         }
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
+    built_free(b);
     free(text);
     return code;
-}
-
-// "{%x3, %x4, …}"
-static inline const char *registers(int first, int count) {
-    static char text[4][REGISTERS_MAX * 8];
-    static int next;
-    char *to = text[next = (next + 1) % 4];
-    int length = sprintf(to, "{");
-    for (int k = first; k < first + count; k++)
-        length += sprintf(to + length, "%s%%x%d", k == first ? "" : ", ", k);
-    sprintf(to + length, "}");
-    return to;
 }
 
 static inline void expect_nothing(const char *what) {
@@ -173,13 +145,9 @@ static inline void expect_nothing(const char *what) {
                   f && f->text ? f->text : "", f && f->other ? f->other : "");
 }
 
+// One of the findings of the last run must be of this kind and say this.
 static inline void expect_finding(FindingKind kind, const char *words) {
-    const Finding *f = findings_get(0);
-    ck_assert_msg(f != NULL, "no finding that says: %s", words);
-    for (int k = 0; (f = findings_get(k)); k++)
-        if (f->kind == kind && strstr(f->what, words)) return;
-    f = findings_get(0);
-    ck_assert_msg(false, "expected: %s\nanother finding (%d): %s", words, (int)f->kind, f->what);
+    expect_among(kind, words);
 }
 
 // ---- operands in shared memory, as the PTX ISA's canonical layouts have them

@@ -2,12 +2,8 @@
 // none, under several schedules, and on one SM or several.
 #include <stdlib.h>
 
+#include "built_kernel.h"
 #include "lanes.h"
-
-#include "softgpu/check/findings.h"
-#include "softgpu/machine/global.h"
-#include "softgpu/machine/machine.h"
-#include "softgpu/ptx/link.h"
 
 Suite *suite_race_global(void);
 
@@ -431,31 +427,21 @@ static int run(const Case *c, int way, int threads, bool strict) {
         "st.global.u32 [%%d1+32768], %%out;\nret;\n}\n",
         REGISTERS, c->body);
     ck_assert_int_lt(length, (int)sizeof text);
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, (size_t)length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
     GpuFigures figures = *figures_find("h100");
     // All blocks on one SM, or each on its own.
     if (way / ORDERS / SCHEDULES && c->cluster == 1) figures.sms = 1;
-    Gpu *gpu = gpu_new(&options, &figures);
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s\n%s", error.line, error.message, c->body);
+    BuiltKernel b = kernel_built(text, &options, &figures, 32);
+    Gpu *gpu = b.gpu;
     uint64_t memory = global_alloc(gpu->memory, MEMORY, MEMORY_DEVICE, NULL);
     memset(global_pointer(gpu->memory, memory), 0, MEMORY);
-    Launch launch = {.kernel = kernel,
+    Launch launch = {.kernel = b.kernel,
                      .grid = {c->blocks, 1, 1},
                      .block = {THREADS, 1, 1},
                      .cluster = {c->cluster, 1, 1},
                      .params = &memory};
     KernelStats stats;
     int code = gpu_launch(gpu, &launch, &stats);
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
+    built_free(b);
     return code;
 }
 

@@ -5,12 +5,8 @@
 
 #include <string.h>
 
+#include "built_kernel.h"
 #include "lanes.h"
-
-#include "softgpu/check/findings.h"
-#include "softgpu/machine/global.h"
-#include "softgpu/machine/machine.h"
-#include "softgpu/ptx/link.h"
 
 enum { MAX_THREADS = 1024 };
 static Settings options;
@@ -48,38 +44,26 @@ static inline int run(uint32_t threads, const char *body) {
                          "add.u64 %to1, %to1, 32768;"
                        : "");
     ck_assert_int_lt(length, (int)sizeof text);
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, (size_t)length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
-    Gpu *gpu = gpu_new(&options, figures_find("h100"));
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 32, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
+    BuiltKernel b = kernel_built(text, &options, figures_find("h100"), 32);
+    Gpu *gpu = b.gpu;
     uint64_t out =
         global_alloc(gpu->memory, apart ? 2 * APART : sizeof results, MEMORY_DEVICE, NULL);
     memset(results, 0xee, sizeof results);
     memcpy(global_pointer(gpu->memory, out), results, sizeof results);
-    Launch launch = {.kernel = kernel,
+    Launch launch = {.kernel = b.kernel,
                      .grid = {blocks, 1, 1},
                      .block = {threads, 1, 1},
                      .cluster = {blocks, 1, 1},
                      .params = &out};
     int code = gpu_launch(gpu, &launch, &stats);
     memcpy(results, global_pointer(gpu->memory, apart ? out + APART : out), sizeof results);
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
+    built_free(b);
     return code;
 }
 
-// The one finding of the last run must be of this kind and say this.
+// The first finding of the last run must be of this kind and say this.
 static inline void expect_finding(FindingKind kind, const char *words) {
-    const Finding *f = findings_get(0);
-    ck_assert_ptr_nonnull(f);
-    ck_assert_msg(f->kind == kind && strstr(f->what, words), "another finding: %s", f->what);
+    expect_first(kind, words);
 }
 
 #endif

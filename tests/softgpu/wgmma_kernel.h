@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "softgpu/check/findings.h"
-#include "softgpu/machine/global.h"
-#include "softgpu/machine/machine.h"
+#include "built_kernel.h"
+
 #include "softgpu/machine/tensor_map.h"
-#include "softgpu/ptx/link.h"
 
 enum { IMAGE = 64 << 10, THREADS = 128, REGISTERS_MAX = 140, SMEM = 0x400 };
 
@@ -78,25 +76,15 @@ static inline int run_wgmma(int count, const char *body) {
     fprintf(f, "ret;\n}\n");
     fclose(f);
 
-    PtxError error = {0};
-    PtxModule *module = ptx_index(text, length, &error);
-    ck_assert_msg(module != NULL, "line %u: %s", error.line, error.message);
-    Program *program = program_new();
-    ck_assert(program_add(program, module, &error));
-    Gpu *gpu = gpu_new(&options, figures_find("h100"));
-    ck_assert(program_place(program, gpu->memory, &error));
-    Kernel *kernel =
-        kernel_lower(program_function(program, "k"), program_linker(program), 168, &error);
-    ck_assert_msg(kernel != NULL, "line %u: %s", error.line, error.message);
+    BuiltKernel b = kernel_built(text, &options, figures_find("h100"), 168);
+    Gpu *gpu = b.gpu;
     struct {
         uint64_t image, in, out, a, b;
         uint32_t bytes, unused;
     } p = {.a = desc_a, .b = desc_b, .bytes = image_bytes};
-    p.image = global_alloc(gpu->memory, sizeof image, MEMORY_DEVICE, NULL);
-    p.in = global_alloc(gpu->memory, sizeof in, MEMORY_DEVICE, NULL);
-    p.out = global_alloc(gpu->memory, sizeof out, MEMORY_DEVICE, NULL);
-    memcpy(global_pointer(gpu->memory, p.image), image, sizeof image);
-    memcpy(global_pointer(gpu->memory, p.in), in, sizeof in);
+    p.image = on_gpu(gpu, image, sizeof image);
+    p.in = on_gpu(gpu, in, sizeof in);
+    p.out = on_gpu(gpu, NULL, sizeof out);
     if (encode) {
         char why[200];
         map.address = p.image;
@@ -104,9 +92,7 @@ static inline int run_wgmma(int count, const char *body) {
                                         sizeof why) == TENSOR_MAP_FINE,
                       "%s", why);
     }
-    global_mark_written(gpu->memory, p.image, sizeof image);
-    global_mark_written(gpu->memory, p.in, sizeof in);
-    Launch launch = {.kernel = kernel,
+    Launch launch = {.kernel = b.kernel,
                      .grid = {1, 1, 1},
                      .block = {block_threads, 1, 1},
                      .cluster = {1, 1, 1},
@@ -114,23 +100,9 @@ static inline int run_wgmma(int count, const char *body) {
                      .params = &p};
     int code = gpu_launch(gpu, &launch, &stats);
     memcpy(out, global_pointer(gpu->memory, p.out), sizeof out);
-    kernel_free(kernel);
-    program_free(program);
-    gpu_delete(gpu);
+    built_free(b);
     free(text);
     return code;
-}
-
-// "{%x3, %x4, …}"
-static inline const char *registers(int first, int count) {
-    static char text[4][REGISTERS_MAX * 8];
-    static int next;
-    char *to = text[next = (next + 1) % 4];
-    int length = sprintf(to, "{");
-    for (int k = first; k < first + count; k++)
-        length += sprintf(to + length, "%s%%x%d", k == first ? "" : ", ", k);
-    sprintf(to + length, "}");
-    return to;
 }
 
 static inline void expect_nothing(void) {
@@ -138,12 +110,9 @@ static inline void expect_nothing(void) {
     ck_assert_msg(f == NULL, "a finding: %s", f ? f->what : "");
 }
 
-// The first finding of the last run is of this kind and says this; and whether another line belongs
-// to it.
+// The first finding of the last run must be of this kind and say this.
 static inline void expect_finding(FindingKind kind, const char *words) {
-    const Finding *f = findings_get(0);
-    ck_assert_msg(f != NULL, "no finding that says: %s", words);
-    ck_assert_msg(f->kind == kind && strstr(f->what, words), "another finding: %s", f->what);
+    expect_first(kind, words);
 }
 
 #endif
