@@ -607,7 +607,11 @@ run_suite = echo "== $(1)"; CK_DEFAULT_TIMEOUT=60 SOFTGPU_THREADS=1 TEST_PROGRAM
     TEST_CUDART=$(firstword $(wildcard $(TOOLKIT)/lib64/libcudart.so.13) $(TOOLKIT)/lib/libcudart.so.13) \
     TEST_CUBINS=$(TESTS)/cubins TEST_SEEDED="$(SEEDED)" TEST_EXERCISES="$(TESTED_EXERCISES)" TEST_HUNTS="$(TESTED_HUNTS)" TEST_BUILD=$(BUILD)/$(VARIANT) TEST_HEAD_DIMS="$(WANTED)" $(TESTS)/$(1)
 
-test: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED)) $(BUILD)/exercise $(call exercise_programs,$(TESTED_EXERCISES))
+# All that `make test` runs.
+.PHONY: build-tests
+build-tests: softgpu $(foreach n,$(CHAPTERS),$(BUILD)/$(VARIANT)/chapter-$(n)/run) $(BUILD)/fp8_error $(TESTS)/softgpu $(TESTS)/harness $(TESTS)/programs $(TESTS)/chapters $(TESTS)/figures $(TEST_PROGRAMS) $(TIMING_PROGRAMS) $(TEST_CUBINS) $(BROKEN) $(call seeded_programs,$(SEEDED)) $(BUILD)/exercise $(call exercise_programs,$(TESTED_EXERCISES))
+
+test: build-tests
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@echo "running the tests: chapters, programs, sanitized units, softgpu, figures, harness; each prints when it ends"
 	@TEST_DISASSEMBLER=$$(sh common/setup/disassembler.sh $(BUILD) $(TOOLKIT)) $(MAKE) --no-print-directory run-tests
