@@ -44,6 +44,7 @@ static void say_blocks(const Attention *a, char *sentence, size_t size) {
 
 void say_counts(const Step *step, const Attention *a, char *sentence, size_t size) {
     char rescales[160] = "";
+    sentence[0] = 0; // an earlier launch may have left one
     if (step->prepare != NULL) say_blocks(a, sentence, size);
     say_rescales(step, a, rescales, sizeof rescales);
     const size_t length = strlen(sentence);

@@ -241,8 +241,11 @@ Suite *suite_flexible(void) {
     tcase_add_loop_test(tests, f75_pairs_without_blocks, 0, 4);
     tcase_add_test(tests, f76_what_launches_need_is_there);
     tcase_add_test(tests, refuses_in_a_sentence);
-    tcase_add_test(tests, alibi_costs_little);
-    tcase_add_test(tests, blocks_that_nobody_sees_cost_nothing);
     suite_add_tcase(suite, tests);
+    TCase *times = tcase_create("times");
+    tcase_set_timeout(times, 900); // half a minute where nothing runs beside it
+    tcase_add_test(times, alibi_costs_little);
+    tcase_add_test(times, blocks_that_nobody_sees_cost_nothing);
+    suite_add_tcase(suite, times);
     return suite;
 }
