@@ -105,6 +105,31 @@ START_TEST(rows_appear_as_steps_finish) {
 }
 END_TEST
 
+// The heading says how many SMs only if they aren't all that the GPU has.
+START_TEST(a_whole_gpu_needs_no_number) {
+    static const char *const options[] = {"", "--sms 132 ", "--sms 7 "};
+    enter_folder();
+    for (int i = 0; i < 3; i++) {
+        Outcome o =
+            run_chapter(1, "--device softgpu %s--heads 1 --seqlen 16 --check-only", options[i]);
+        ck_assert_int_eq(o.status, 0);
+        ck_assert_msg((strstr(o.out, " SMs") != NULL) == (i == 2), "%s", o.out);
+    }
+}
+END_TEST
+
+// Every head is a thread block at least: who asks for very many is told that it takes long.
+START_TEST(many_blocks_are_announced) {
+    enter_folder();
+    Outcome o =
+        run_chapter(1, "--device softgpu --heads 16384 --seqlen 1 --check-only --check none");
+    ck_assert_int_eq(o.status, 0);
+    ck_assert_msg(strstr(o.err, "run: 16384 pairs of a sequence and a head") == o.err, "%s", o.err);
+    o = run_chapter(1, "--device softgpu --heads 16 --seqlen 1 --check-only --check none");
+    ck_assert_str_eq(o.err, "");
+}
+END_TEST
+
 Suite *suite_outputs(void);
 Suite *suite_outputs(void) {
     Suite *suite = suite_create("chapters: outputs");
@@ -115,6 +140,8 @@ Suite *suite_outputs(void) {
     tcase_add_loop_test(tests, the_launcher_says_what_it_can_not_write, 0, 2);
     tcase_add_loop_test(tests, a_signal_leaves_nothing, 0, 3);
     tcase_add_test(tests, rows_appear_as_steps_finish);
+    tcase_add_test(tests, a_whole_gpu_needs_no_number);
+    tcase_add_test(tests, many_blocks_are_announced);
     suite_add_tcase(suite, tests);
     return suite;
 }
