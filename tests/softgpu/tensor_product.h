@@ -87,7 +87,7 @@ static inline int chunk_of(const Product *p) {
 static inline uint32_t metadata_at(const Product *p, int m, int chunk) {
     static const uint8_t pairs[] = {0x4, 0x8, 0xc, 0x9, 0xd, 0x6, 0xe};
     int pick = m * 3 + chunk * 5 + m / 32;
-    return bits_of(p->a) == 32 ? (pick % 2 ? 0xe : 0x4) : pairs[pick % 7];
+    return bits_of(p->a) == 32 ? (pick % 7 % 2 ? 0xe : 0x4) : pairs[pick % 7];
 }
 // Where in k the element number `at` of those of row m that are stored belongs.
 static inline int place_of(const Product *p, int m, int at) {
@@ -183,9 +183,8 @@ static inline int row_in_lane(const Product *p, int lane) {
     return lane % rows;
 }
 
-// The metadata of chunk q of a block's row r: the lane, from the first one of 16 on, in rows that
-// take all lanes, and the bit of 64. (CUTLASS counts elements of k, of which a lane's next one comes
-// 128 further.)
+// The metadata of chunk q of a block's row r: the lane, if rows take all lanes, and the bit of 64.
+// (CUTLASS counts elements of k, of which a lane's next one comes 128 further.)
 static inline void place_metadata(const Product *p, int r, int q, int *lane, int *bit) {
     int bits = bits_of(p->a), k = q * chunk_of(p), v;
     if (bits == 16)
@@ -199,8 +198,8 @@ static inline void place_metadata(const Product *p, int r, int q, int *lane, int
     if (bits >= 16) *bit += 32 * p->selector;
 }
 
-// Into the registers of all threads that bring it: for 64 rows in half of the lanes, 16 of every 32;
-// in copies with .ws.
+// Into the registers of all threads that bring it: of 64 rows in half of the lanes to 16 threads of
+// every 32; with .ws in copies.
 static inline void fill_metadata(const Product *p) {
     int rows = p->m / p->group;
     bool half = !p->ws && rows == 64;

@@ -1,4 +1,4 @@
-// tcgen05.cp that unpacks, tcgen05.shift, and tcgen05.mma with .ashift: every cell of tensor memory.
+// tcgen05.cp that unpacks, tcgen05.shift, tcgen05.mma with .ashift: every cell of tensor memory.
 // What may follow what: test_tcgen05_order.c; copies that don't unpack: test_tcgen05_move.c.
 #include "tensor_product.h"
 

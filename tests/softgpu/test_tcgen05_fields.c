@@ -114,7 +114,7 @@ static void lay_out(const Product *p) {
 
 static void expect_not_silent(const Product *p, const char *what, unsigned long long right,
                               unsigned long long wrong) {
-    ck_assert_msg(!is_silent(p), "%s M %d N %d: %s %llu in place of %llu", p->kind, p->m, p->n,
+    ck_assert_msg(!is_silent(p), "%s M %d N %d: %s 0x%llx in place of 0x%llx", p->kind, p->m, p->n,
                   what, wrong, right);
 }
 

@@ -136,8 +136,8 @@ START_TEST(stores) {
 }
 END_TEST
 
-// A load of one shape is none of another that brings as many registers, nor one that packs, begins a
-// column or 16 lanes further, or has its second half elsewhere.
+// A load of one shape is none of another that brings as many registers, nor one that packs, begins
+// a column or 16 lanes further, or has its second half elsewhere.
 typedef struct {
     int shape, lane, column, second;
     bool packed;

@@ -1,6 +1,6 @@
 // tcgen05.mma.sp: sparse products of all kinds, shapes and sources of A, element by element; what
-// their metadata may be and where they lie; what doesn't meet an element of A. Where test_tcgen05_mma
-// says so of dense ones, this says the same of sparse ones.
+// their metadata may be and where they lie; what doesn't meet an element of A; time. Dense ones:
+// test_tcgen05_mma.c.
 #include "tensor_product.h"
 
 Suite *suite_tcgen05_sparse(void);

@@ -1,11 +1,11 @@
 // The race check of tensor memory: a part of race.h, with its vector clocks, and an order of its
 // own (PTX ISA 9.7.16.6, tcgen05 memory consistency).
 //
-// Who accesses tensor memory: the queue of a thread that issues mma, cp and shift (an agent, whose clock
-// goes up with each commit), and the loads and the stores of a warp (an agent each, whose clocks go
-// up with their waits). What puts two accesses in order:
+// Who accesses tensor memory: the queue of a thread that issues mma, cp and shift (an agent, whose
+// clock goes up with each commit), and the loads and the stores of a warp (an agent each, whose
+// clocks go up with their waits). What puts two accesses in order:
 //
-//   mma, cp, shift → …    tcgen05.commit, a wait at its mbarrier, tcgen05.fence::after_thread_sync
+//   queue → …      tcgen05.commit, a wait at its mbarrier, tcgen05.fence::after_thread_sync
 //   ld, st → …     tcgen05.wait::ld, ::st; for another thread then fence::before_thread_sync, a
 //                  barrier or mbarrier, fence::after_thread_sync
 //   one thread     mma → mma on the same D with the same shape; cp → mma; mma → shift; shift → mma
@@ -43,9 +43,9 @@ typedef enum {
 
 enum { TMEM_GROUPS = TMEM_LANES / 16 }; // of lanes
 
-// A thread's mma, cp or shift accesses columns [column, column + columns) of a CTA, in the groups of 16
-// lanes of `groups`, a bit each. `chain`: two products with the same one have the same D and shape;
-// 0 for what is no product.
+// A thread's mma, cp or shift accesses columns [column, column + columns) of a CTA, in the groups
+// of 16 lanes of `groups`, a bit each. `chain`: two products with the same one have the same D and
+// shape; 0 for what is no product.
 void tmem_race_issue(TensorIssuer *issuer, const Insn *i, Cta *cta, uint32_t column,
                      uint32_t columns, uint32_t groups, TmemAccess access, uint64_t chain);
 // It reads shared memory: chunks of 16 bytes at these addresses, of the own CTA or the peer
@@ -68,8 +68,8 @@ void tmem_race_move(Warp *w, const Insn *i, uint32_t column, uint32_t columns, u
                     bool stores);
 void tmem_race_waited(Warp *w, bool stores);
 
-// A relaxed arrival at a barrier: into `to`, a Knowledge, goes what a fence::before has put in front
-// of it; and that what the lane has waited for is over, which is enough to free the columns.
+// A relaxed arrival at a barrier: into `to`, a Knowledge, goes what a fence::before has put in
+// front of it; and that what the lane has waited for is over, which is enough to free the columns.
 void tmem_race_relaxed(Warp *w, int lane, uint32_t to);
 // The same at an mbarrier.
 void tmem_race_relaxed_arrival(Warp *w, int lane, Cta *cta, uint32_t address);

@@ -123,8 +123,8 @@ int metadata_columns(const MmaForm *f);
 typedef struct {
     uint8_t k[16][64];
 } Places16;
-// By the metadata from this column on, of the 16 rows whose first lane this is. False if the bits of
-// a chunk mean nothing: *wrong are the first such, in the lane *at.
+// By the metadata from this column on, of the 16 rows whose first lane this is. False if the bits
+// of a chunk mean nothing: *wrong are the first such, in the lane *at.
 bool metadata_places(const MmaForm *f, const MmaShape *s, const Tmem *t, uint32_t column, int lane,
                      Places16 *places, uint32_t *wrong, int *at);
 // 16 rows of A, stored[element][16], spread to a[k][16] with zeros between.

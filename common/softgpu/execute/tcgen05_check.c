@@ -1,5 +1,5 @@
-// Operands of tcgen05 instructions: what all lanes must agree on, which CTAs are meant, which tensor
-// memory a CTA may touch, which descriptors are none.
+// Operands of tcgen05 instructions: what all lanes must agree on, which CTAs are meant, which
+// tensor memory a CTA may touch, which descriptors are none.
 #include <string.h>
 
 #include "softgpu/check/check.h"

@@ -174,10 +174,10 @@ static void enter(Issue *s) {
 }
 
 // What it takes: work by the rows and columns, operands at 128 bytes a clock, and a tail that
-// timing/latencies.c has. All kinds take the same for 32 bytes of A's rows. So does a sparse A, of
-// twice the K: the data sheets give it twice the rate; B then brings twice the bytes. Of its
-// operations those count that are done, half of 2 M N K. That .ashift moves A is taken to cost as
-// much as tcgen05.shift, all quarters at once.
+// timing/latencies.c has. All kinds take the same for 32 bytes of A's rows. So, by assumption, does
+// a sparse A, of twice the K: data sheets give it twice the rate. B then brings twice the bytes. Of
+// its operations those count that are done, half of 2 M N K. That .ashift moves A is taken to cost
+// as much as tcgen05.shift, all quarters at once.
 static TensorCost cost_of(const Issue *s) {
     const MmaForm *f = s->form;
     const GpuTiming *t = timing_of(s->w->sm->gpu->figures.name);

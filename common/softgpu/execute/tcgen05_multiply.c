@@ -7,8 +7,8 @@
 // is exact but where a scale leaves fp32's range; those sum in fp32 under any --numerics.
 //
 // A sparse A (tcgen05_sparse.c) is brought into the same shape, with zeros where nothing is stored.
-// What meets no stored element has no part in a row's sums: where it would be noticed, because B has
-// infinities or by --numerics hardware, rows are multiplied one by one, with what they do meet.
+// What meets no stored element has no part in a row's sums: where it would be noticed, because B
+// has infinities or by --numerics hardware, rows are multiplied one by one, with what they do meet.
 //
 // In a pair each CTA brings its half of A's rows and of B's columns, and keeps its rows of D.
 #include <string.h>
@@ -181,8 +181,8 @@ static void load_shared(const Product *p, const Cta *cta, bool is_a, int first, 
     }
 }
 
-// What of A or the metadata, `columns` from `column` on, must be there in 16 lanes: written, and the
-// same in all copies, as each part of the unit takes its own.
+// What of A or the metadata, `columns` from `column` on, must be there in 16 lanes: written, and
+// the same in all copies, as each part of the unit takes its own.
 static void check_rows(const Product *p, const Cta *cta, const Accumulator *d, const char *what,
                        uint32_t column, int columns, int lane) {
     const Tmem *t = cta->sm->tmem;
@@ -469,7 +469,7 @@ void tcgen05_execute_mma(const TensorOp *op) {
             continue;
         }
         static _Thread_local Numbers scaled __attribute__((aligned(64)));
-        memcpy(&scaled, &b, sizeof scaled);
+        memcpy(&scaled, &b, (size_t)(s->n * s->k) * sizeof *scaled.f);
         scale_b(&p, p.ctas[k], scaled.f);
         multiply_with(&p, k, &scaled);
     }

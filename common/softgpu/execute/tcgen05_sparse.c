@@ -1,7 +1,7 @@
 // The metadata of tcgen05.mma.sp (PTX ISA 9.7.16.10.8): which elements of A are there.
 //
-// A row of A is k long, half of which is stored. It falls into chunks of 4 elements (tf32: 2; two in
-// 8 bits, mxf4: 8) of which 2 (1; 2 pairs) are stored, and each chunk has 4 bits of metadata: the
+// A row of A is k long, half of which is stored. It falls into chunks of 4 elements (tf32: 2; mxf4
+// and mxf4nvf4: 8) of which 2 (1; 2 pairs) are stored, and each chunk has 4 bits of metadata: the
 // places of the first and the second one, 2 bits each, the first below. tf32 writes 0b0100 for the
 // first of its two and 0b1110 for the second.
 //
@@ -11,11 +11,12 @@
 //     f16, tf32     8 chunks     lane r % 8 + 8 (q / 4), bits 16 (r / 8) + 4 (q % 4)
 //     others        16 chunks    lane r, column q / 8, bits 4 (q % 8)
 //
-// where the address names a pair of columns, and the sparsity selector of the instruction descriptor
-// the one of them that f16 and tf32 read. So CUTLASS has it for 128 rows and for .ws (tmem_e_frg,
-// tmem_e_frg_ws in cute/atom/mma_traits_sm100_frag.hpp), and JAX (format_tcgen05_sparse_metadata);
-// for the 64 rows that take half of the lanes it follows from PTX's rule that D, A and metadata then
-// take the same ones. .ws with 32 or 64 rows has copies of the metadata, as of A.
+// where the address names a pair of columns, and the sparsity selector of the instruction
+// descriptor the one of them that f16 and tf32 read. So CUTLASS has it for 128 rows and for .ws
+// (tmem_e_frg, tmem_e_frg_ws in cute/atom/mma_traits_sm100_frag.hpp), and JAX
+// (format_tcgen05_sparse_metadata). For the 64 rows that take half of the lanes, which PTX only
+// draws, it is derived from its rule that D, A and metadata then take the same ones. .ws with 32 or
+// 64 rows has copies of the metadata, as of A.
 #include <string.h>
 
 #include "softgpu/execute/tcgen05.h"
@@ -35,8 +36,8 @@ int metadata_columns(const MmaForm *f) {
     return takes_one_column(f) ? 1 : 2;
 }
 
-// The elements stored of a chunk: how many come from it to `k`, counted from the chunk's first. 0 if
-// the bits mean nothing.
+// Where a chunk's stored elements stand, counted from its first: how many come to `k`. 0 if the
+// bits mean nothing.
 static int chunk_places(const MmaForm *f, uint32_t bits, uint8_t k[4]) {
     uint32_t first = bits & 3, second = bits >> 2;
     if (f->kind == KIND_TF32) {

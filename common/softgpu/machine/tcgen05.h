@@ -6,9 +6,9 @@
 // arrives at once. tcgen05.ld and .st belong to a warp. They too are asynchronous: tcgen05.wait::ld
 // and ::st say when they are over. When things happen is the setting `async`:
 //
-//   timed    mma, cp and shift after the time that the tensor core needs; ld and st at their wait. In a
-//            timed launch the SM's tensor core takes one operation after the other, of all its CTAs
-//            in the order of issue, and operands their share of shared memory's bandwidth
+//   timed    mma, cp and shift after the time that the tensor core needs; ld and st at their wait.
+//            In a timed launch the SM's tensor core takes one operation after the other, of all its
+//            CTAs in the order of issue, and operands their share of shared memory's bandwidth
 //   early    all at the issue
 //   late     those not before somebody waits at an mbarrier that a commit behind them arrives
 //            at; ld and st at their wait

@@ -11,11 +11,11 @@
 #include "softgpu/ptx/table.h"
 
 static const Form *const tables[] = {
-    integer_forms,  bits_forms,    float_forms,       function_forms,       half_forms,
-    compare_forms,  convert_forms, pack_forms,        move_forms,           memory_forms,
-    atomic_forms,   barrier_forms, warp_forms,        control_forms,        cp_async_forms,
-    mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,           wgmma_forms,
-    cluster_forms,  remote_forms,  register_forms,    bulk_forms,           tensor_map_forms,
+    integer_forms,  bits_forms,    float_forms,       function_forms,     half_forms,
+    compare_forms,  convert_forms, pack_forms,        move_forms,         memory_forms,
+    atomic_forms,   barrier_forms, warp_forms,        control_forms,      cp_async_forms,
+    mbarrier_forms, matrix_forms,  matrix_move_forms, wmma_forms,         wgmma_forms,
+    cluster_forms,  remote_forms,  register_forms,    bulk_forms,         tensor_map_forms,
     phase_forms,    tcgen05_forms, tcgen05_mma_forms, tcgen05_copy_forms, launch_control_forms,
 };
 
