@@ -256,7 +256,7 @@ static void print_hints(const Exercise *e, const bool *open, int tier) {
                e->title, e->folder, e->kernels[0]);
         return;
     }
-    printf("%s\n\nExercise %d · %s\n", e->title, h, e->holes[h].title);
+    printf("%s\n\nPart %d · %s\n", e->title, h, e->holes[h].title);
     print_lines(e->holes[h].keep, 0);
     for (int k = 0; k < tier; k++) {
         printf("\nHint %d of %d\n", k + 1, MOST_HINTS);
