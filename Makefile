@@ -274,7 +274,7 @@ $(BUILD)/$(VARIANT)/exercise-$(1)/run: $(BUILD)/$(VARIANT)/exercise-$(1)/exercis
 exercise-$(1): softgpu $(BUILD)/$(VARIANT)/exercise-$(1)/run $(BUILD)/exercise
 	@sh common/setup/plot_python.sh $(BUILD) >/dev/null || true
 	@ln -sfn $(BUILD)/$(VARIANT)/exercise-$(1)/run run
-	@open=$$$$($(BUILD)/exercise open $(FOLDER_$(1)) $(FOLDER_$(1))/exercise.cu); echo "exercise $(1) is built: ./run"; \
+	@open=$$$$($(BUILD)/exercise open $(FOLDER_$(1)) $(FOLDER_$(1))/exercise.cu); echo "exercise $(1) is built: ./run, and when that is ok ./run --check-only --causal --seqlen-q 300 --seqlen-k 200"; \
 	    [ -z "$$$$open" ] || echo "still open in $(FOLDER_$(1))/exercise.cu: $$$$open (make hint-$(1))"
 
 hint-$(1): $(FOLDER_$(1))/exercise.cu $(BUILD)/exercise
