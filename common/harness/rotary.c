@@ -79,7 +79,7 @@ Inputs rotary_inputs(const Problem *p, const Inputs *in, bool rounded) {
         }
         for (int64_t j = cached_keys(p, b); j < key_length(p, b); j++) {
             float *row = turned.k + (b * p->seqlen_k + j) * p->kv_heads * p->head_dim;
-            for (int h = 0; h < p->kv_heads; h++) turn_row(p, j, rounded, row + h * p->head_dim);
+            for (int h = 0; h < p->kv_heads; h++) turn_row(p, j, true, row + h * p->head_dim);
         }
     }
     return turned;

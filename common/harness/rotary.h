@@ -14,8 +14,8 @@ void rotary_turn(const Problem *p, int64_t position, const float *from, double *
 // The position of query row i of sequence b: each its own if the mask depends on the row, else all
 // at the end of what the cache holds.
 int64_t query_position(const Problem *p, int64_t b, int64_t i);
-// The inputs that attention sees: q and the new keys turned, and rounded to the dtype if `rounded`.
-// All else is that of `in`.
+// The inputs that attention sees: q turned, and rounded to the dtype if `rounded`; the new keys turned
+// and rounded, as the cache holds them (what it holds is checked by itself). All else is that of `in`.
 Inputs rotary_inputs(const Problem *p, const Inputs *in, bool rounded);
 void rotary_inputs_free(Inputs *turned);
 
