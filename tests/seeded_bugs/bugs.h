@@ -394,7 +394,8 @@ static const SeededBug bugs[] = {
     {BLOCKS, OWN, "arrive_behind_copies(&full);", "mbarrier_arrive(&full);", {"race"}, OWN,
      {"out[t] = s[THREADS - 1 - t];#1"}},
     {BLOCKS, OWN, "if (tile >= 2) wait_in_cluster(&empty[k], parity ^ 1);", "", {"race"}, OWN,
-     {"store_in(other, &ring[k][t], in[tile * THREADS + t]);"}},
+     {"store_in(other, &ring[k][t], in[tile * THREADS + t]);",
+      "wait_in_cluster(&full[k], parity);"}}, // where it has been lapped
     {BLOCKS, OWN, "wait_in_cluster(&full[k], parity);", "", {"race", "uninitialised read"}, OWN,
      {"out[tile * THREADS + t] = ring[k][THREADS - 1 - t];"}},
     {BLOCKS, OWN, "mbarrier_wait(&arrived[k], 0);", "", {"race", "uninitialised read"}, OWN,

@@ -46,9 +46,9 @@ static int run(const SeededUnit *unit, int bug, const char *order) {
     size_t length = strlen(command);
     if (unit->arguments[0])
         snprintf(command + length, sizeof command - length,
-                 "%s --device softgpu --check-only --csv %s.csv --plot %s.png --heads 2 "
-                 "--kv-heads 2 --seqlen 512 --head-dim 64 %s 2>&1",
-                 program, program, program, unit->arguments);
+                 "%s --device softgpu --check-only --csv %s.csv --heads 2 --kv-heads 2 "
+                 "--seqlen 512 --head-dim 64 %s 2>&1",
+                 program, program, unit->arguments);
     else
         snprintf(command + length, sizeof command - length, "%s %s 2>&1", launcher, program);
     FILE *pipe = popen(command, "r");
