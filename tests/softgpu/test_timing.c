@@ -11,7 +11,7 @@ Suite *suite_timing(void);
 START_TEST(figures_make_sense) {
     int count;
     const GpuFigures *all = figures_all(&count);
-    ck_assert_int_eq(count, 4);
+    ck_assert_int_eq(count, 5);
     for (int i = 0; i < count; i++) {
         const GpuFigures *f = &all[i];
         int sms = 0;
