@@ -341,7 +341,8 @@ START_TEST(refusals) {
     static const struct {
         const char *variable, *value, *part;
     } cases[] = {
-        {"SOFTGPU_GPU", "h101", "SOFTGPU_GPU=h101: unknown GPU; one of a100, a100-40gb, h100, h200, b200"},
+        {"SOFTGPU_GPU", "h101",
+         "SOFTGPU_GPU=h101: unknown GPU; one of a100, a100-40gb, h100, h200, b200"},
         {"SOFTGPU_CHECK", "mem,rase", "unknown check 'rase'"},
         {"SOFTGPU_CHECK", "mem,,init", "unknown check ''"},
         {"SOFTGPU_SCHEDULE", "-1", "expected a number"},
