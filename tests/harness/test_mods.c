@@ -26,11 +26,14 @@ static Options options;
 
 static bool read_line(const char *line, const Chapter *chapter, Message *message) {
     static char words[256];
-    char *argv[16] = {"run"};
+    enum { MOST_WORDS = 32 };
+    char *argv[MOST_WORDS] = {"run"};
     int argc = 1;
     snprintf(words, sizeof words, "%s", line);
-    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " "))
+    for (char *word = strtok(words, " "); word != NULL; word = strtok(NULL, " ")) {
+        ck_assert_int_lt(argc, MOST_WORDS);
         argv[argc++] = word;
+    }
     return options_read(argc, argv, chapter, &options, message);
 }
 
