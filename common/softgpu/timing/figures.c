@@ -43,80 +43,32 @@
 #define KB 1024u
 #define MB (1024ull * 1024)
 
+// The chip of both A100s, which differ in memory only.
+#define A100_CHIP                                                                                  \
+    .capability_major = 8, .capability_minor = 0, .sms = 108,                                      \
+    .gpc_sizes = {16, 16, 16, 16, 16, 14, 14}, .gpcs = 7, .clock_ghz = 1.23, .boost_ghz = 1.41,    \
+    .l2_bytes = 40 * MB, .l2_bytes_per_clk = 5120, .l1_bytes = 192 * KB,                           \
+    .shared_per_sm = 164 * KB, .shared_per_cta = 163 * KB, .shared_reserved = 1 * KB,              \
+    .registers_per_sm = 65536, .threads_per_sm = 2048, .ctas_per_sm = 32, .fma_lanes = 64,         \
+    .alu_lanes = 64, .compare_lanes = 64, .imad_lanes = 64, .fp64_lanes = 32, .mufu_lanes = 16,    \
+    .convert_lanes = 16, .lsu_lanes = 32, .shared_bytes_per_clk = 128, .tensor_flops_f16 = 2048,   \
+    .tensor_flops_tf32 = 1024, .tensor_flops_fp8 = 0, .tensor_flops_f64 = 128, .launch_us = 2.7,   \
+    .pcie_bytes_per_s = 25e9
+
 static const GpuFigures all[] = {
     {
         .name = "a100",
         .full_name = "NVIDIA A100-SXM4-80GB",
-        .capability_major = 8,
-        .capability_minor = 0,
-        .sms = 108,
-        .gpc_sizes = {16, 16, 16, 16, 16, 14, 14},
-        .gpcs = 7,
-        .clock_ghz = 1.23,
-        .boost_ghz = 1.41,
         .memory_bytes = 81920 * MB,
         .hbm_bytes_per_s = 1.86e12,
-        .l2_bytes = 40 * MB,
-        .l2_bytes_per_clk = 5120,
-        .l1_bytes = 192 * KB,
-        .shared_per_sm = 164 * KB,
-        .shared_per_cta = 163 * KB,
-        .shared_reserved = 1 * KB,
-        .registers_per_sm = 65536,
-        .threads_per_sm = 2048,
-        .ctas_per_sm = 32,
-        .fma_lanes = 64,
-        .alu_lanes = 64,
-        .compare_lanes = 64,
-        .imad_lanes = 64,
-        .fp64_lanes = 32,
-        .mufu_lanes = 16,
-        .convert_lanes = 16,
-        .lsu_lanes = 32,
-        .shared_bytes_per_clk = 128,
-        .tensor_flops_f16 = 2048,
-        .tensor_flops_tf32 = 1024,
-        .tensor_flops_fp8 = 0,
-        .tensor_flops_f64 = 128,
-        .launch_us = 2.7,
-        .pcie_bytes_per_s = 25e9,
+        A100_CHIP,
     },
     {
         .name = "a100-40gb",
         .full_name = "NVIDIA A100-SXM4-40GB",
-        .capability_major = 8,
-        .capability_minor = 0,
-        .sms = 108,
-        .gpc_sizes = {16, 16, 16, 16, 16, 14, 14},
-        .gpcs = 7,
-        .clock_ghz = 1.23,
-        .boost_ghz = 1.41,
         .memory_bytes = 40960 * MB,
         .hbm_bytes_per_s = 1.42e12,
-        .l2_bytes = 40 * MB,
-        .l2_bytes_per_clk = 5120,
-        .l1_bytes = 192 * KB,
-        .shared_per_sm = 164 * KB,
-        .shared_per_cta = 163 * KB,
-        .shared_reserved = 1 * KB,
-        .registers_per_sm = 65536,
-        .threads_per_sm = 2048,
-        .ctas_per_sm = 32,
-        .fma_lanes = 64,
-        .alu_lanes = 64,
-        .compare_lanes = 64,
-        .imad_lanes = 64,
-        .fp64_lanes = 32,
-        .mufu_lanes = 16,
-        .convert_lanes = 16,
-        .lsu_lanes = 32,
-        .shared_bytes_per_clk = 128,
-        .tensor_flops_f16 = 2048,
-        .tensor_flops_tf32 = 1024,
-        .tensor_flops_fp8 = 0,
-        .tensor_flops_f64 = 128,
-        .launch_us = 2.7,
-        .pcie_bytes_per_s = 25e9,
+        A100_CHIP,
     },
     {
         .name = "h100",
