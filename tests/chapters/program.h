@@ -63,6 +63,8 @@ Array array_read(const char *path);
 void array_write(const char *path, const Array *array);
 Array array_make(long a, long b, long c, long d, bool half);
 void arrays_are_equal(const Array *a, const Array *b); // bit for bit
+// dQ, dK and dV that the last run saved in out/: kept as the first ones, or bit for bit like those.
+void gradients_are_alike(Array first[3], bool is_first);
 
 // The chapters' own steps whose default run is a forward pass alone, exhibits apart: those of
 // chapters 1 to 3, 5, 7 and 9 (whose prefill-kernel is chapter 7's). Chapter 4's are in test_backward, test_torch and the matrix.

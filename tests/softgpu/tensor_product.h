@@ -373,4 +373,17 @@ static inline bool is_silent(const Product *p) {
     return !findings_get(0) && is_product(p, 1, why);
 }
 
+// The cycles of a kernel of so many products, one behind the other.
+static inline double product_cycles(const Product *p, int count) {
+    static char many[1 << 15];
+    many[0] = 0;
+    for (int k = 0; k < count; k++) strcat(many, mma(p, "%off"));
+    set_up();
+    options.timing = true;
+    fill(p);
+    run_product(p, many, "");
+    expect_nothing(p->kind);
+    return stats.cycles;
+}
+
 #endif

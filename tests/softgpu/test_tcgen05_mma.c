@@ -223,21 +223,9 @@ static const struct {
     {31, 128}, // a pair, M = 256, N = 256
 };
 
-static double cycles_of(const Product *p, int count) {
-    static char many[1 << 15];
-    many[0] = 0;
-    for (int k = 0; k < count; k++) strcat(many, mma(p, "%off"));
-    set_up();
-    options.timing = true;
-    fill(p);
-    run_product(p, many, "");
-    expect_nothing(p->kind);
-    return stats.cycles;
-}
-
 START_TEST(rate) {
     const Product *p = &products[rates[_i].product];
-    double many = cycles_of(p, 120), each = (many - cycles_of(p, 40)) / 80;
+    double many = product_cycles(p, 120), each = (many - product_cycles(p, 40)) / 80;
     ck_assert_msg(each > rates[_i].cycles - 1 && each < rates[_i].cycles + 1,
                   "%s M %d N %d: %.1f cycles, not %d", p->kind, p->m, p->n, each, rates[_i].cycles);
     ck_assert_double_eq(stats.flops_tensor, 40 * 2.0 * p->m * p->n * depth_of(p));

@@ -22,6 +22,16 @@
 #include "softgpu/check/tmem_race.h"
 #include "softgpu/execute/tcgen05.h"
 
+// What each lane of the mask does, with the blocks that it is done in.
+static Flow each_lane(Warp *w, const Insn *i, uint32_t mask, int group,
+                      bool (*one)(Warp *w, const Insn *i, int lane, Cta *const ctas[2])) {
+    Cta *ctas[2];
+    if (!tcgen05_ctas(w, i, group, ctas)) return FLOW_FAULT;
+    for (uint32_t rest = mask; rest; rest &= rest - 1)
+        if (!one(w, i, __builtin_ctz(rest), ctas)) return FLOW_FAULT;
+    return FLOW_NEXT;
+}
+
 // ---- tcgen05.cp
 
 int copy_lane(const CopyForm *f, int r, int c) {
@@ -76,12 +86,7 @@ static bool copy_lane_of(Warp *w, const Insn *i, int lane, Cta *const ctas[2]) {
 }
 
 static Flow copy(Warp *w, const Insn *i, uint32_t mask) {
-    const CopyForm *f = i->extra;
-    Cta *ctas[2];
-    if (!tcgen05_ctas(w, i, f->group, ctas)) return FLOW_FAULT;
-    for (uint32_t rest = mask; rest; rest &= rest - 1)
-        if (!copy_lane_of(w, i, __builtin_ctz(rest), ctas)) return FLOW_FAULT;
-    return FLOW_NEXT;
+    return each_lane(w, i, mask, ((const CopyForm *)i->extra)->group, copy_lane_of);
 }
 
 // 16 bytes of the source as they come to tensor memory.
@@ -153,12 +158,7 @@ static bool shift_lane_of(Warp *w, const Insn *i, int lane, Cta *const ctas[2]) 
 }
 
 static Flow shift(Warp *w, const Insn *i, uint32_t mask) {
-    const ShiftForm *f = i->extra;
-    Cta *ctas[2];
-    if (!tcgen05_ctas(w, i, f->group, ctas)) return FLOW_FAULT;
-    for (uint32_t rest = mask; rest; rest &= rest - 1)
-        if (!shift_lane_of(w, i, __builtin_ctz(rest), ctas)) return FLOW_FAULT;
-    return FLOW_NEXT;
+    return each_lane(w, i, mask, ((const ShiftForm *)i->extra)->group, shift_lane_of);
 }
 
 void tcgen05_execute_shift(const TensorOp *op) {
